@@ -1,0 +1,60 @@
+"""Train small image classifiers: any number of devices, the same numbers.
+
+The public names are imported on first use, so that `import tfnet` costs
+nothing and starts nothing:
+
+* `Config`: every setting of a run, checked.
+* `run(config)`: train, evaluate, export; returns a `Run`.
+* `Run`: what a run gives: a Keras model, a record, a directory.
+* `Error`, `ConfigError`, `DataError`, `RunError`, `Interrupted`: what can go
+  wrong, each with the exit code that the commands use for it.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tfnet.config import Config
+    from tfnet.errors import (
+        ConfigError,
+        DataError,
+        Error,
+        Interrupted,
+        RunError,
+    )
+    from tfnet.runs.run import Run
+    from tfnet.train import run
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Config": "tfnet.config",
+    "ConfigError": "tfnet.errors",
+    "DataError": "tfnet.errors",
+    "Error": "tfnet.errors",
+    "Interrupted": "tfnet.errors",
+    "Run": "tfnet.runs.run",
+    "RunError": "tfnet.errors",
+    "run": "tfnet.train",
+}
+
+__all__ = [
+    "Config",
+    "ConfigError",
+    "DataError",
+    "Error",
+    "Interrupted",
+    "Run",
+    "RunError",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'tfnet' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

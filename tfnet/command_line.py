@@ -1,0 +1,210 @@
+"""The command line: absl flags to `Config` and back, and exit codes.
+
+The only place where absl flags are defined and read. The flags live in a
+FlagValues of their own, so that nothing global is touched.
+"""
+
+import dataclasses
+import difflib
+import os
+import re
+import sys
+import textwrap
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from absl import flags
+
+from tfnet.config import Config, rule_text, wrong_value
+from tfnet.errors import ConfigError, Error, Interrupted
+
+
+class _NumberParser(flags.ArgumentParser):
+    """Reads a number; what is no number breaks the rule of its setting."""
+
+    def __init__(self, name: str, kind: type) -> None:
+        self._name = name
+        self._kind = kind
+
+    def parse(self, argument: str) -> float:
+        try:
+            return self._kind(argument)
+        except ValueError:
+            raise wrong_value(self._name, argument) from None
+
+
+def parse(arguments: Sequence[str]) -> Config:
+    """Makes a Config from flags.
+
+    Args:
+      arguments: Flags without a program's name. `--flagfile=FILE` reads more
+        of them from a file; where FILE is not found, and a recipe of that
+        name comes with tfnet, that recipe is read.
+
+    Returns:
+      The settings.
+
+    Raises:
+      ConfigError: A flag is unknown or its value breaks its rule; one line.
+    """
+    values = _flag_values()
+    arguments = [_find_recipe(argument) for argument in arguments]
+    try:
+        rest = values(["tfnet", *arguments])
+    except flags.UnrecognizedFlagError as error:
+        raise ConfigError(_unknown(error.flagname)) from error
+    except flags.IllegalFlagValueError as error:
+        raise _illegal(error) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            "--flagfile must name a text file (UTF-8) with a flag on each"
+            " line; this one is something else."
+        ) from error
+    except flags.Error as error:
+        raise ConfigError(_flagfile_text(str(error))) from error
+    if len(rest) > 1:
+        raise ConfigError(
+            f"{rest[1]!r} is not a flag; a setting is written --name=value"
+            " (--help lists them)."
+        )
+    return Config(**values.flag_values_dict())
+
+
+def to_flagfile(config: Config, comment: str) -> str:
+    """Returns the text of a flagfile that holds every setting of `config`.
+
+    Args:
+      config: The settings; those that are None are left out.
+      comment: The first line, without its `#`.
+    """
+    lines = [f"# {comment}"]
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if isinstance(value, bool):
+            lines.append(f"--{'' if value else 'no'}{field.name}")
+        elif value is not None:
+            lines.append(f"--{field.name}={value}")
+    return "\n".join(lines) + "\n"
+
+
+def main(
+    command: str, what: str, body: Callable[[Config], object]
+) -> None:
+    """Runs a command: parses `sys.argv`, calls `body`, exits.
+
+    Exits with 0, or with the code of the `Error` that `body` raised after
+    its text has been printed to standard error as one line.
+
+    Args:
+      command: The module that is run, such as `tfnet.train`.
+      what: One sentence about it, for `--help`.
+      body: Does the work.
+    """
+    arguments = sys.argv[1:]
+    if any(argument in ("--help", "-h", "-help") for argument in arguments):
+        print(_help(command, what))
+        sys.exit(0)
+    verbose = False
+    try:
+        config = parse(arguments)
+        verbose = config.verbosity > 0
+        body(config)
+    except Error as error:
+        if verbose:
+            traceback.print_exc()
+        print(f"{command}: error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except Interrupted as error:
+        print(f"{command}: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print(f"{command}: interrupted.", file=sys.stderr)
+        sys.exit(130)
+
+
+def recipes_directory() -> Path:
+    """Returns the folder of the flagfiles that come with tfnet."""
+    package = Path(__file__).parent
+    installed = package / "flags"
+    return installed if installed.is_dir() else package.parent / "flags"
+
+
+def _flag_values() -> flags.FlagValues:
+    values = flags.FlagValues()
+    for field in dataclasses.fields(Config):
+        kind = field.metadata["rule"]["kind"]
+        text = field.metadata["help"]
+        if kind is bool:
+            flags.DEFINE_boolean(
+                field.name, field.default, text, flag_values=values
+            )
+        elif kind is str:
+            flags.DEFINE_string(
+                field.name, field.default, text, flag_values=values
+            )
+        else:
+            parser = _NumberParser(field.name, kind)
+            flags.DEFINE(parser, field.name, field.default, text, values)
+    return values
+
+
+def _find_recipe(argument: str) -> str:
+    match = re.fullmatch(r"--?flagfile=(.+)", argument)
+    if match and not os.path.exists(os.path.expanduser(match[1])):
+        recipe = recipes_directory() / os.path.basename(match[1])
+        if recipe.is_file():
+            return f"--flagfile={recipe}"
+    return argument
+
+
+def _unknown(name: str) -> str:
+    names = [field.name for field in dataclasses.fields(Config)]
+    names += ["flagfile", "help"]
+    near = difflib.get_close_matches(name.removeprefix("no"), names, n=1)
+    hint = f"did you mean --{near[0]}? " if near else ""
+    return f"--{name} is not a flag; {hint}(--help lists them all)"
+
+
+def _illegal(error: flags.IllegalFlagValueError) -> ConfigError:
+    if isinstance(error.__context__, ConfigError):
+        return error.__context__
+    # absl's own 'flag --name=value: reason', left for booleans.
+    name, _, rest = str(error).removeprefix("flag --").partition("=")
+    if name in Config.__dataclass_fields__:
+        return wrong_value(name, rest.rpartition(": ")[0])
+    return ConfigError(str(error))
+
+
+def _flagfile_text(message: str) -> str:
+    message = message.removeprefix("ERROR:: ").replace("\n", " ")
+    recipes = sorted(path.name for path in recipes_directory().glob("*.flags"))
+    if "flagfile" in message:
+        message += f"; the recipes that come with tfnet: {', '.join(recipes)}"
+    return message
+
+
+def _help(command: str, what: str) -> str:
+    """Returns the text of --help: each setting with its rule and default."""
+    lines = [what, "", f"usage: python -m {command} [--name=value ...]", ""]
+    for field in dataclasses.fields(Config):
+        prefix = "[no]" if field.metadata["rule"]["kind"] is bool else ""
+        default = "unset" if field.default is None else field.default
+        lines.append(f"  --{prefix}{field.name}")
+        text = f"{field.metadata['help']} ({rule_text(field)}; {default})"
+        lines += textwrap.wrap(
+            text, 78, initial_indent="      ", subsequent_indent="      "
+        )
+    recipes = ", ".join(
+        sorted(path.name for path in recipes_directory().glob("*.flags"))
+    )
+    lines += ["  --flagfile"]
+    lines += textwrap.wrap(
+        "Read more flags from a file, one a line. A recipe that comes with"
+        f" tfnet is found by its name alone: {recipes}.",
+        78,
+        initial_indent="      ",
+        subsequent_indent="      ",
+    )
+    lines += ["", "In brackets: the rule of a value; its default."]
+    return "\n".join(lines)

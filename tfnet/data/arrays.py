@@ -1,0 +1,114 @@
+"""A folder of arrays: {train,test}_{images,labels}.npy and classes.txt.
+
+The layout of packed data too. Arrays of the right size are used where they
+lie, memory-mapped, so a set may be larger than memory.
+"""
+
+import mmap
+import re
+from pathlib import Path
+
+import numpy as np
+
+from tfnet.data import source
+from tfnet.data.dataset import Dataset, Examples
+from tfnet.errors import DataError
+
+CLASSES_FILE = "classes.txt"
+
+# Sets up to this many bytes are read whole, larger ones are mapped.
+IN_MEMORY_BYTES = 2**30
+
+
+def is_array_folder(root: Path) -> bool:
+    """Returns whether `root` holds arrays to train on."""
+    return array_path(root, "train", "images").is_file()
+
+
+def array_path(root: Path, split: source.Split, what: str) -> Path:
+    """Returns the file of the `what` (images or labels) of a split."""
+    return root / f"{split}_{what}.npy"
+
+
+def open_arrays(root: Path, image_size: int) -> Dataset | source.Source:
+    """Opens a folder of arrays.
+
+    Args:
+      root: Holds `train_images.npy` and `test_images.npy` (uint8 [n, height,
+        width, 3] or, grey, [n, height, width]), `train_labels.npy` and
+        `test_labels.npy` (integers [n]) and, if there are names for the
+        classes, `classes.txt` with one a line.
+      image_size: Height and width wanted, in pixels.
+
+    Returns:
+      A Dataset where the arrays can be used as they are, else a Source that
+      brings them to size.
+
+    Raises:
+      DataError: A file is missing or holds something else.
+    """
+    arrays = {split: _load_split(root, split) for split in source.SPLITS}
+    class_names = _class_names(root, [labels for _, labels in arrays.values()])
+    name = re.sub(r"[^\w.-]+", "_", root.resolve().name) or "arrays"
+    origin = str(root.absolute())
+    if all(
+        images.shape[1:] == (image_size, image_size, 3)
+        for images, _ in arrays.values()
+    ):
+        splits = {
+            split: Examples(images, labels.astype(np.int32))
+            for split, (images, labels) in arrays.items()
+        }
+        return Dataset(name, origin, class_names, **splits)
+    return source.from_arrays(
+        arrays,
+        name=name,
+        origin=origin,
+        class_names=class_names,
+        key=str(array_path(root, "train", "images").stat().st_mtime_ns),
+    )
+
+
+def _load_split(
+    root: Path, split: source.Split
+) -> tuple[np.ndarray, np.ndarray]:
+    image_file = array_path(root, split, "images")
+    label_file = array_path(root, split, "labels")
+    images = _load(image_file)
+    labels = np.asarray(_load(label_file))
+    if images.ndim == 3:
+        # A view: the grey value stands for all three channels.
+        images = np.broadcast_to(images[..., np.newaxis], (*images.shape, 3))
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3:
+        raise DataError(
+            f"{image_file} must be uint8 [n, height, width, 3] or [n, height,"
+            f" width]; it is {images.dtype} {list(images.shape)}."
+        )
+    if labels.dtype.kind not in "iu" or labels.shape != images.shape[:1]:
+        raise DataError(
+            f"{label_file} must be integers [{len(images)}], one an image; it"
+            f" is {labels.dtype} {list(labels.shape)}."
+        )
+    return images, labels
+
+
+def _load(path: Path) -> np.ndarray:
+    try:
+        small = path.stat().st_size <= IN_MEMORY_BYTES
+        array = np.load(path, mmap_mode=None if small else "r")
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is missing.") from error
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path} is damaged or no .npy file.") from error
+    if isinstance(array.base, mmap.mmap):
+        # Batches are drawn from all over: reading ahead is reading in vain.
+        array.base.madvise(mmap.MADV_RANDOM)
+    return array
+
+
+def _class_names(root: Path, labels: list[np.ndarray]) -> tuple[str, ...]:
+    path = root / CLASSES_FILE
+    if path.is_file():
+        return tuple(path.read_text(encoding="utf-8").splitlines())
+    highest = max(int(array.max(initial=0)) for array in labels)
+    return tuple(str(label) for label in range(highest + 1))

@@ -1,0 +1,89 @@
+"""What a data set is to the rest of tfnet: examples by index, and names."""
+
+import dataclasses
+import hashlib
+import mmap
+
+import numpy as np
+
+_FINGERPRINT_IMAGES = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """Labelled images, all of one size, in memory or memory-mapped.
+
+    Attributes:
+      images: uint8 [examples, height, width, 3].
+      labels: int32 [examples], from 0 to the number of classes - 1.
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+
+    def __len__(self) -> int:
+        """Returns the number of examples."""
+        return len(self.labels)
+
+    def take(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Copies the examples at `indices`, in that order, into memory.
+
+        Args:
+          indices: Integers [n], each from 0 to the number of examples - 1.
+
+        Returns:
+          Images, uint8 [n, height, width, 3], and labels, int32 [n].
+        """
+        images = self.images[indices]
+        mapping = self.images.base
+        if isinstance(mapping, mmap.mmap):
+            # Pages once touched count as this process's memory until they
+            # are given back; the system keeps them cached where it has room.
+            mapping.madvise(mmap.MADV_DONTNEED)
+        return images, self.labels[indices]
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """Training and test examples, and what is known about them.
+
+    Attributes:
+      name: Short, fit for a file name, such as `cifar10`.
+      origin: Where the examples were read from.
+      class_names: The name of each class, in the order of the labels.
+      train: The examples to train on.
+      test: The examples to evaluate on.
+      notes: Lines that a person should be told, such as a copy passed over.
+    """
+
+    name: str
+    origin: str
+    class_names: tuple[str, ...]
+    train: Examples
+    test: Examples
+    notes: tuple[str, ...] = ()
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of every image."""
+        height, width, channels = self.train.images.shape[1:]
+        return height, width, channels
+
+    def fingerprint(self) -> str:
+        """Returns a name for the contents: 64 hexadecimal digits.
+
+        It is the SHA-256 of the class names and, for training and test
+        examples, of the shape, every label and 4,096 images evenly spaced
+        (all, where there are fewer). It does not depend on where or in which
+        layout the data set is stored; a change in an image that is not among
+        those goes unnoticed.
+        """
+        digest = hashlib.sha256("\n".join(self.class_names).encode())
+        for examples in (self.train, self.test):
+            count = min(len(examples), _FINGERPRINT_IMAGES)
+            chosen = np.arange(count) * len(examples) // max(count, 1)
+            images, _ = examples.take(chosen)
+            digest.update(repr(examples.images.shape).encode())
+            digest.update(np.ascontiguousarray(examples.labels, "<i4").data)
+            digest.update(images.data)
+        return digest.hexdigest()

@@ -1,0 +1,129 @@
+"""From `--dataset` to a data set: which place it is, and what if it is not.
+
+Only the unset default may fall back from CIFAR-10 to the bundled sample, and
+it says so. A set that was asked for is had, or is an error.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from tfnet.data import arrays, cifar10, folder, pack, sample, tfds
+from tfnet.data.dataset import Dataset
+from tfnet.data.source import SPLITS, Source
+from tfnet.errors import DataError
+
+_DRY_RUN_EXAMPLES = 64
+
+
+def open_dataset(
+    name: str | None,
+    *,
+    data_dir: str | None,
+    cache_dir: str | None,
+    image_size: int,
+    dry_run: bool,
+    tell: Callable[[str], None],
+) -> Dataset:
+    """Finds, reads and checks a data set.
+
+    Args:
+      name: A name or a folder, as `--dataset` takes it; None: CIFAR-10 if it
+        can be had, else the bundled sample.
+      data_dir: Where to look for copies; None: the usual places.
+      cache_dir: Where packed copies are kept; None: the usual place.
+      image_size: Height and width to bring the images to, in pixels.
+      dry_run: Read a few examples only, and download and write nothing.
+      tell: Is given lines for a person who waits.
+
+    Returns:
+      The data set; every label is in range and both splits have examples.
+
+    Raises:
+      DataError: It can't be had; the text says what to do.
+    """
+    if name is None:
+        found: Source | Dataset = _default(data_dir, not dry_run, tell)
+    elif name == sample.NAME:
+        found = sample.open_sample()
+    elif name == cifar10.NAME:
+        found = _cifar10(data_dir, not dry_run, tell)
+    elif _is_place(name):
+        root = Path(name).expanduser()
+        if arrays.is_array_folder(root):
+            found = arrays.open_arrays(root, image_size)
+        else:
+            found = folder.open_folder(root)
+    else:
+        found = tfds.open_tfds(
+            name, data_dir, download=not dry_run, tell=tell
+        )
+    if isinstance(found, Source):
+        _check_counts(found.origin, found.counts)
+        return pack.materialise(
+            found,
+            image_size=image_size,
+            cache_dir=_packed_dir(cache_dir),
+            limit=_DRY_RUN_EXAMPLES if dry_run else None,
+            tell=tell,
+        )
+    for split in SPLITS:
+        labels = getattr(found, split).labels
+        _check_counts(found.origin, {split: len(labels)})
+        pack.check_labels(labels, len(found.class_names), found.origin)
+    return found
+
+
+def _is_place(name: str) -> bool:
+    return name.startswith((".", "~", os.sep)) or Path(name).is_dir()
+
+
+def _packed_dir(cache_dir: str | None) -> Path:
+    if cache_dir is not None:
+        return Path(cache_dir).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "tfnet"
+
+
+def _check_counts(origin: str, counts: dict) -> None:
+    for split, count in counts.items():
+        if count == 0:
+            raise DataError(f"{origin} has no {split} examples.")
+
+
+def _default(
+    data_dir: str | None, download: bool, tell: Callable[[str], None]
+) -> Source:
+    """Returns CIFAR-10, or the bundled sample with a note that says so."""
+    try:
+        return _cifar10(data_dir, download, tell)
+    except DataError as error:
+        note = (
+            f"--dataset is unset, and CIFAR-10 can't be had: this run uses"
+            f" {sample.NAME}, the bundled sample. ({error})"
+        )
+        return dataclasses.replace(sample.open_sample(), notes=(note,))
+
+
+def _cifar10(
+    data_dir: str | None, download: bool, tell: Callable[[str], None]
+) -> Source:
+    for path in cifar10.find_copies(data_dir):
+        try:
+            return cifar10.open_copy(path)
+        except DataError as error:
+            tell(f"Passed over: {error}")
+    prepared = tfds.is_prepared(cifar10.NAME, data_dir)
+    if prepared or (download and tfds.can_reach(cifar10.URL)):
+        return tfds.open_tfds(
+            cifar10.NAME, data_dir, download=download, tell=tell
+        )
+    looked = [*cifar10.usual_places(data_dir), tfds.default_dir(data_dir)]
+    raise DataError(
+        "--dataset=cifar10 was not found in"
+        f" {', '.join(dict.fromkeys(str(place) for place in looked))}, nor"
+        f" {'does its server answer' if download else 'is it downloaded'};"
+        " put cifar-10-binary.tar.gz into one of these places, name another"
+        f" with --data_dir, or take --dataset={sample.NAME}."
+    )

@@ -1,0 +1,205 @@
+"""A folder of images: root/split/class/file, or root/class/file."""
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from tfnet.data import source
+from tfnet.errors import DataError
+
+# What people call the images to evaluate on, in the order of preference.
+_TEST_NAMES = ("test", "validation", "valid", "val")
+
+
+def open_folder(root: Path) -> source.Source:
+    """Lists a folder of images.
+
+    The classes are the names of the sub-folders, in the order that a person
+    would sort them (2 before 10). Names that begin with a dot are passed
+    over; every other file must be an image.
+
+    Args:
+      root: Holds train/ and test/ (or validation/, valid/, val/) with one
+        folder a class in each, or one folder a class. Where it has no test
+        images, every fifth image of each class, by name, is one.
+
+    Raises:
+      DataError: It is not laid out like that, or a class has no images.
+    """
+    if not root.is_dir():
+        raise DataError(f"--dataset ({root}) is not a folder.")
+    train_root = root / "train"
+    if train_root.is_dir():
+        test_root = next(
+            (root / name for name in _TEST_NAMES if (root / name).is_dir()),
+            None,
+        )
+    else:
+        train_root, test_root = root, None
+    names = _class_names(train_root)
+    files = {"train": _list(train_root, names)}
+    if test_root is not None:
+        unknown = set(_class_names(test_root)) - set(names)
+        if unknown:
+            raise DataError(
+                f"--dataset ({root}): {test_root.name}/ has the classes"
+                f" {', '.join(sorted(unknown))}, which {train_root.name}/"
+                " has not; both must have the same ones."
+            )
+        files["test"] = _list(test_root, names, allow_missing=True)
+        notes = ()
+    else:
+        files = _every_fifth_of_each_class(files["train"])
+        notes = (
+            "No test images in the folder: every fifth image of each class,"
+            " by name, is kept for testing.",
+        )
+    if not files["test"]:
+        raise DataError(
+            f"--dataset ({root}) leaves no image to test on; it needs a test/"
+            f" folder, or {source.TEST_EVERY} images of some class."
+        )
+    return _source(root, names, files, notes)
+
+
+def _source(
+    root: Path,
+    names: Sequence[str],
+    files: dict,
+    notes: tuple[str, ...],
+) -> source.Source:
+    def read(
+        split: source.Split, size: int, limit: int | None
+    ) -> source.Chunks:
+        return _read(_spaced(files[split], limit), size)
+
+    return source.Source(
+        name=re.sub(r"[^\w.-]+", "_", root.resolve().name) or "images",
+        origin=str(root.absolute()),
+        class_names=tuple(names),
+        counts={split: len(listed) for split, listed in files.items()},
+        key=_key(root, names, files),
+        read=read,
+        costly=True,
+        notes=notes,
+    )
+
+
+def _key(root: Path, names: Sequence[str], files: dict) -> str:
+    """Returns a digest of which files there are, their sizes and times."""
+    digest = hashlib.sha256(repr(tuple(names)).encode())
+    for split in source.SPLITS:
+        for path, label in files[split]:
+            status = os.stat(path)
+            line = (
+                os.path.relpath(path, root),
+                label,
+                status.st_size,
+                status.st_mtime_ns,
+            )
+            digest.update(repr(line).encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def natural_order(name: str) -> tuple:
+    """Returns a key that sorts names as a person would: 2 before 10."""
+    parts = re.split(r"(\d+)", name)
+    return (
+        tuple(
+            (0, int(part), "") if part.isdecimal() else (1, 0, part)
+            for part in parts
+        ),
+        name,
+    )
+
+
+def _visible(folder: Path) -> list[os.DirEntry]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError as error:
+        raise DataError(f"{folder} can't be read: {error.strerror}.") from error
+    return [entry for entry in entries if not entry.name.startswith(".")]
+
+
+def _class_names(folder: Path) -> list[str]:
+    names = [entry.name for entry in _visible(folder) if entry.is_dir()]
+    if len(names) < 2:
+        found = f"only {names[0]}" if names else "none"
+        raise DataError(
+            f"--dataset ({folder}) must hold one folder of images for each"
+            f" class, two at least; it holds {found}."
+        )
+    return sorted(names, key=natural_order)
+
+
+def _list(
+    folder: Path, names: Sequence[str], *, allow_missing: bool = False
+) -> list[tuple[str, int]]:
+    """Returns the path and label of every image, class by class, by name."""
+    files: list[tuple[str, int]] = []
+    for label, name in enumerate(names):
+        place = folder / name
+        entries = []
+        if place.is_dir() or not allow_missing:
+            entries = _visible(place)
+        for entry in entries:
+            if entry.is_dir():
+                raise DataError(
+                    f"{entry.path} is a folder inside a class; images must lie"
+                    " directly in the folder of their class."
+                )
+        if not entries and not allow_missing:
+            raise DataError(
+                f"{place} is a class without an image; add some or remove it."
+            )
+        entries.sort(key=lambda entry: natural_order(entry.name))
+        files += [(entry.path, label) for entry in entries]
+    return files
+
+
+def _every_fifth_of_each_class(files: list[tuple[str, int]]) -> dict:
+    parts: dict[str, list[tuple[str, int]]] = {"train": [], "test": []}
+    seen: dict[int, int] = {}
+    for path, label in files:
+        seen[label] = seen.get(label, 0) + 1
+        is_test = seen[label] % source.TEST_EVERY == 0
+        parts["test" if is_test else "train"].append((path, label))
+    return parts
+
+
+def _spaced(files: list, limit: int | None) -> list:
+    """Returns `limit` of the files, evenly spaced, so that all classes show."""
+    if limit is None or limit >= len(files):
+        return files
+    return [files[i * len(files) // limit] for i in range(limit)]
+
+
+def _read(files: list[tuple[str, int]], size: int) -> source.Chunks:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for start in range(0, len(files), source.CHUNK):
+            chunk = files[start : start + source.CHUNK]
+            images = pool.map(lambda item: _image(item[0], size), chunk)
+            yield np.stack(list(images)), np.array([label for _, label in chunk])
+
+
+def _image(path: str, size: int) -> np.ndarray:
+    import tensorflow as tf
+
+    from tfnet.data import images as rule
+
+    try:
+        with open(path, "rb") as file:
+            image = rule.decode(file.read())
+        return rule.resize(image, size).numpy()
+    except OSError as error:
+        raise DataError(f"{path} can't be read: {error.strerror}.") from error
+    except tf.errors.OpError as error:
+        raise DataError(
+            f"{path} is no image that can be read (JPEG, PNG, GIF or BMP);"
+            " mend it or remove it."
+        ) from error

@@ -1,0 +1,58 @@
+"""Images: one rule to decode, resize and scale them, for training and export.
+
+The rule, stated for users in README: a file is decoded as JPEG, PNG, GIF
+(first frame) or BMP to 8 bits and three channels (grey repeated, palette
+looked up, alpha dropped); the whole image is then brought to a square,
+bilinear, antialiased when it shrinks, rounded to 8 bits.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+
+def decode(encoded: Any) -> tf.Tensor:
+    """Decodes one image file.
+
+    Args:
+      encoded: The bytes of a JPEG, PNG, GIF or BMP file: a scalar string.
+
+    Returns:
+      uint8 [height, width, 3].
+
+    Raises:
+      tf.errors.InvalidArgumentError: These bytes are no such image.
+    """
+    image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
+    image.set_shape([None, None, 3])
+    return image
+
+
+def resize(images: Any, size: int) -> tf.Tensor:
+    """Brings images to `size` x `size` pixels.
+
+    Args:
+      images: uint8 [..., height, width, 3], with 3 or 4 axes.
+      size: Height and width to bring them to, in pixels.
+
+    Returns:
+      uint8 [..., size, size, 3]; the same values where nothing changes.
+    """
+    images = tf.convert_to_tensor(images)
+    if images.shape[-3:-1] == [size, size]:
+        return images
+    resized = tf.image.resize(images, [size, size], antialias=True)
+    resized = tf.clip_by_value(tf.round(resized), 0, 255)
+    return tf.cast(resized, tf.uint8)
+
+
+def scale(images: Any) -> tf.Tensor:
+    """Scales pixels as the seed does: (x / 255 - 0.5) / 0.5.
+
+    Args:
+      images: uint8, any shape.
+
+    Returns:
+      float32 of that shape, in [-1, 1].
+    """
+    return (tf.cast(images, tf.float32) / 255.0 - 0.5) / 0.5

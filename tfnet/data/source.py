@@ -1,0 +1,91 @@
+"""A source: examples that still have to be read, decoded and resized.
+
+Each kind of place (a folder, an archive, TensorFlow Datasets) is a function
+that returns a `Source`. What becomes of it, memory or a packed copy on disk,
+is decided in one place, `pack`.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import numpy as np
+
+Split = Literal["train", "test"]
+SPLITS: tuple[Split, Split] = ("train", "test")
+
+# Images uint8 [n, size, size, 3] and labels [n], some hundreds at a time.
+Chunks = Iterator[tuple[np.ndarray, np.ndarray]]
+
+CHUNK = 512
+
+# Where a set has no test examples of its own, every fifth is kept for testing.
+TEST_EVERY = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Labelled images in some place.
+
+    Attributes:
+      name: Short, fit for a file name.
+      origin: Where the examples are, in words.
+      class_names: The name of each class, in the order of the labels.
+      counts: How many examples each split has.
+      key: Changes when the contents change.
+      read: Called as `read(split, size, limit)`, gives chunks of the first
+        `limit` examples (all, if None), resized to `size`.
+      costly: Whether reading is slow enough to keep the result on disk.
+      notes: Lines that a person should be told.
+    """
+
+    name: str
+    origin: str
+    class_names: tuple[str, ...]
+    counts: dict[Split, int]
+    key: str
+    read: Callable[[Split, int, int | None], Chunks]
+    costly: bool
+    notes: tuple[str, ...] = ()
+
+
+def from_arrays(
+    arrays: dict[Split, tuple[np.ndarray, np.ndarray]],
+    *,
+    name: str,
+    origin: str,
+    class_names: tuple[str, ...],
+    key: str = "",
+) -> Source:
+    """Returns a source over arrays.
+
+    Args:
+      arrays: For each split, images (uint8 [n, height, width, 3]) and labels
+        (integers [n]).
+      name: See `Source`.
+      origin: See `Source`.
+      class_names: See `Source`.
+      key: See `Source`.
+    """
+
+    def read(split: Split, size: int, limit: int | None) -> Chunks:
+        from tfnet.data import images as rule
+
+        images, labels = arrays[split]
+        end = len(labels) if limit is None else min(limit, len(labels))
+        for start in range(0, end, CHUNK):
+            stop = min(start + CHUNK, end)
+            chunk = images[start:stop]
+            if chunk.shape[1:3] != (size, size):
+                chunk = rule.resize(chunk, size).numpy()
+            yield chunk, labels[start:stop]
+
+    return Source(
+        name=name,
+        origin=origin,
+        class_names=class_names,
+        counts={split: len(labels) for split, (_, labels) in arrays.items()},
+        key=key,
+        read=read,
+        costly=False,
+    )

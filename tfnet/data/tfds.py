@@ -1,0 +1,256 @@
+"""TensorFlow Datasets: any image classification set, by its name."""
+
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tfnet.data import source
+from tfnet.errors import DataError
+
+PROBE_SECONDS = 5.0
+
+
+def is_prepared(name: str, data_dir: str | None) -> bool:
+    """Returns whether a copy is ready to be read; imports nothing heavy."""
+    return any(default_dir(data_dir).glob(f"{name}/*/dataset_info.json"))
+
+
+def default_dir(data_dir: str | None) -> Path:
+    """Returns the directory that TensorFlow Datasets keeps its copies in."""
+    import os
+
+    usual = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
+    return Path(data_dir or usual).expanduser()
+
+
+def can_reach(url: str, *, seconds: float = PROBE_SECONDS) -> bool:
+    """Returns whether a server answers at `url` within `seconds`.
+
+    In a thread of its own, because looking up a name has no limit of its own.
+    """
+    answered = threading.Event()
+
+    def ask() -> None:
+        request = urllib.request.Request(url, method="HEAD")
+        try:
+            with urllib.request.urlopen(request, timeout=seconds):
+                answered.set()
+        except urllib.error.HTTPError:
+            answered.set()
+        except (OSError, ValueError):
+            return
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return answered.is_set()
+
+
+def open_tfds(
+    name: str,
+    data_dir: str | None,
+    *,
+    download: bool,
+    tell: Callable[[str], None],
+) -> source.Source:
+    """Opens a set of TensorFlow Datasets, and downloads it if need be.
+
+    Args:
+      name: Its name there, such as `mnist` or `name/config`.
+      data_dir: Where copies are kept; None: the usual place.
+      download: Whether it may be downloaded.
+      tell: Is given lines for a person who waits.
+
+    Raises:
+      DataError: There is no such set, it is not one for image
+        classification, it can't be downloaded, or its copy is damaged.
+    """
+    import tensorflow_datasets as tfds
+
+    place = default_dir(data_dir)
+    builder = _builder(tfds, name, place)
+    image_key, label_key = _keys(tfds, builder, name)
+    if not builder.is_prepared():
+        _download(tfds, builder, name, place, download, tell)
+    train, test, notes = _split_names(builder, name)
+
+    def read(
+        split: source.Split, size: int, limit: int | None
+    ) -> source.Chunks:
+        part = train if split == "train" else test
+        if train == test:
+            keep: Any = _fifths(split)
+        else:
+            keep = lambda position: True  # noqa: E731
+        examples = _examples(tfds, builder, part, image_key, label_key, keep)
+        return _chunks(examples, size, limit)
+
+    return source.Source(
+        name=name.replace("/", "_").replace(":", "_"),
+        origin=f"TensorFlow Datasets, {builder.data_path}",
+        class_names=tuple(builder.info.features[label_key].names),
+        counts=_counts(builder, train, test),
+        key=str(builder.info.full_name),
+        read=read,
+        costly=True,
+        notes=notes,
+    )
+
+
+def _builder(tfds: Any, name: str, place: Path) -> Any:
+    try:
+        return tfds.builder(name, data_dir=str(place))
+    except (tfds.core.DatasetNotFoundError, ValueError) as error:
+        import difflib
+
+        known = tfds.list_builders(with_community_datasets=False)
+        near = difflib.get_close_matches(name, [*known, "fashion_mnist_10k"])
+        hint = f" (near: {', '.join(near)})" if near else ""
+        raise DataError(
+            f"--dataset ({name}) must be a folder that exists, cifar10,"
+            " fashion_mnist_10k or a name of TensorFlow Datasets;"
+            f" it is none of them{hint}."
+        ) from error
+
+
+def _keys(tfds: Any, builder: Any, name: str) -> tuple[str, str]:
+    """Returns the names of the image and of the label in an example."""
+    keys = builder.info.supervised_keys or ("image", "label")
+    features = builder.info.features
+    is_classification = (
+        len(keys) == 2
+        and isinstance(keys[0], str)
+        and isinstance(keys[1], str)
+        and isinstance(features.get(keys[0]), tfds.features.Image)
+        and isinstance(features.get(keys[1]), tfds.features.ClassLabel)
+    )
+    if not is_classification:
+        raise DataError(
+            f"--dataset ({name}) is not a set of labelled images; image"
+            " classification is what tfnet does."
+        )
+    return keys
+
+
+def _download(
+    tfds: Any,
+    builder: Any,
+    name: str,
+    place: Path,
+    allowed: bool,
+    tell: Callable[[str], None],
+) -> None:
+    ways = (
+        f"on a machine with network, run `tfds build {name}` and copy its"
+        f" folder to {place}, or name another place with --data_dir"
+    )
+    if not allowed:
+        raise DataError(
+            f"--dataset ({name}) is not on this machine, and a dry run"
+            f" downloads nothing; {ways}."
+        )
+    urls = [url for url in builder.url_infos if "://" in url]
+    if urls and not can_reach(urls[0]):
+        host = urllib.parse.urlsplit(urls[0]).hostname
+        raise DataError(
+            f"--dataset ({name}) is not on this machine, and {host} did not"
+            f" answer within {PROBE_SECONDS:.0f} seconds; {ways}."
+        )
+    tell(f"Downloading {name} to {place} ...")
+    tfds.disable_progress_bar()
+    try:
+        builder.download_and_prepare()
+    except Exception as error:
+        # Servers, disks and checksums all fail here in classes of their own.
+        reason = str(error).strip().split("\n")[0]
+        raise DataError(
+            f"--dataset ({name}) could not be downloaded:"
+            f" {type(error).__name__}: {reason}; {ways}."
+        ) from error
+
+
+def _split_names(builder: Any, name: str) -> tuple[str, str, tuple[str, ...]]:
+    splits = builder.info.splits
+    if "train" not in splits:
+        raise DataError(
+            f"--dataset ({name}) must have a split named train; it has"
+            f" {', '.join(splits)}."
+        )
+    for test in ("test", "validation"):
+        if test in splits:
+            return "train", test, ()
+    note = (
+        f"{name} has no test split: every fifth example of train is kept for"
+        " testing."
+    )
+    return "train", "train", (note,)
+
+
+def _fifths(split: source.Split) -> Callable[[int], bool]:
+    def keep(position: int) -> bool:
+        is_test = position % source.TEST_EVERY == source.TEST_EVERY - 1
+        return is_test == (split == "test")
+
+    return keep
+
+
+def _counts(builder: Any, train: str, test: str) -> dict[source.Split, int]:
+    total = builder.info.splits[train].num_examples
+    if train != test:
+        return {
+            "train": total,
+            "test": builder.info.splits[test].num_examples,
+        }
+    tests = total // source.TEST_EVERY
+    return {"train": total - tests, "test": tests}
+
+
+def _examples(
+    tfds: Any,
+    builder: Any,
+    split: str,
+    image_key: str,
+    label_key: str,
+    keep: Callable[[int], bool],
+) -> Iterator[tuple[bytes, int]]:
+    import tensorflow as tf
+
+    try:
+        examples = builder.as_dataset(
+            split=split,
+            shuffle_files=False,
+            decoders={image_key: tfds.decode.SkipDecoding()},
+        )
+        for position, example in enumerate(examples):
+            if keep(position):
+                yield example[image_key], int(example[label_key])
+    except tf.errors.OpError as error:
+        raise DataError(
+            f"the copy of {builder.info.name} in {builder.data_path} is"
+            " damaged; remove that folder to have it made anew."
+        ) from error
+
+
+def _chunks(
+    examples: Iterator[tuple[bytes, int]], size: int, limit: int | None
+) -> source.Chunks:
+    from tfnet.data import images as rule
+
+    images: list[np.ndarray] = []
+    labels: list[int] = []
+    for count, (encoded, label) in enumerate(examples):
+        if count == limit:
+            break
+        images.append(rule.resize(rule.decode(encoded), size).numpy())
+        labels.append(label)
+        if len(images) == source.CHUNK:
+            yield np.stack(images), np.array(labels)
+            images, labels = [], []
+    if images:
+        yield np.stack(images), np.array(labels)

@@ -1,0 +1,80 @@
+"""The process before TensorFlow is in it: environment, noise, backend."""
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+
+from tfnet.errors import ConfigError
+
+
+def prepare_process(*, verbose: bool) -> None:
+    """Imports TensorFlow and Keras, set up the way tfnet needs them.
+
+    What the environment already says about TensorFlow's logging and oneDNN
+    stays as it is.
+
+    Args:
+      verbose: Whether to let TensorFlow's start-up messages through.
+
+    Raises:
+      ConfigError: Keras is set to another backend, number format or data
+        layout.
+    """
+    if "tensorflow" not in sys.modules:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if verbose else "2")
+        # TensorFlow turns oneDNN on by itself only where the processor has
+        # AVX512-VNNI; on others it is up to three times as fast as what is
+        # used without it.
+        os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+    if "keras" not in sys.modules:
+        os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    with _standard_error_held_back(not verbose):
+        import keras
+        import tensorflow  # noqa: F401
+    if keras.backend.backend() != "tensorflow":
+        raise ConfigError(
+            f"KERAS_BACKEND ({keras.backend.backend()}) must be tensorflow;"
+            " set it before Keras is imported, or leave it unset."
+        )
+    settings = (keras.config.floatx(), keras.config.image_data_format())
+    if settings != ("float32", "channels_last"):
+        raise ConfigError(
+            f"Keras is set to {', '.join(settings)}; tfnet needs float32,"
+            " channels_last (~/.keras/keras.json holds these settings)."
+        )
+
+
+@contextlib.contextmanager
+def _standard_error_held_back(active: bool) -> Iterator[None]:
+    """Keeps what is written to standard error for the case of a failure.
+
+    By file descriptor: TensorFlow's C++ code writes its first lines there,
+    whatever TF_CPP_MIN_LOG_LEVEL says.
+    """
+    if not active:
+        yield
+        return
+    sys.stderr.flush()
+    saved = os.dup(2)
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            held.seek(0)
+            os.write(saved, held.read())
+            raise
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)
+
+
+def hold_back_noise(*, verbose: bool) -> contextlib.AbstractContextManager:
+    """Returns a context that keeps TensorFlow's start-up messages away.
+
+    Args:
+      verbose: Let them through instead.
+    """
+    return _standard_error_held_back(not verbose)

@@ -1,0 +1,40 @@
+"""What can go wrong, in one line each, with the exit code of the commands."""
+
+import signal
+
+
+class Error(Exception):
+    """Something a user can cause and mend; its text is one line for them."""
+
+    exit_code = 1
+
+
+class ConfigError(Error, ValueError):
+    """A setting, or what it names, is not as it must be."""
+
+    exit_code = 2
+
+
+class DataError(Error):
+    """The data cannot be had, or are not what they should be."""
+
+    exit_code = 2
+
+
+class RunError(Error):
+    """A run that had started could not go on."""
+
+    exit_code = 1
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal ended the run; what it had reached is written.
+
+    Attributes:
+      exit_code: 128 plus the number of the signal: 130 after Ctrl-C.
+    """
+
+    def __init__(self, message: str, *, signum: int = signal.SIGINT) -> None:
+        """Remembers the signal `signum` that ended the run."""
+        super().__init__(message)
+        self.exit_code = 128 + signum

@@ -1,0 +1,92 @@
+"""From `--model` to a Keras model that gives logits."""
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from tfnet.errors import ConfigError
+from tfnet.models import net
+
+
+def build_model(
+    name: str, image_shape: tuple[int, int, int], num_classes: int, *, seed: int
+) -> keras.Model:
+    """Builds a model, in the scope of the strategy that will train it.
+
+    Keras' global seed is set, so that models which draw their initial weights
+    from it begin the same in every run.
+
+    Args:
+      name: `net`, or `package.module:function`, which is called as
+        `function(image_shape, num_classes)`.
+      image_shape: Height, width and channels.
+      num_classes: How many logits the model must give.
+      seed: Fixes the initial weights.
+
+    Returns:
+      A built model: float32 images [batch, *image_shape] in [-1, 1] to
+      logits [batch, num_classes].
+
+    Raises:
+      ConfigError: The function can't be imported or called, or gives
+        something else.
+    """
+    keras.utils.set_random_seed(seed)
+    if name == "net":
+        return net.build(image_shape, num_classes, seed=seed)
+    function = _import(name)
+    try:
+        model = function(image_shape, num_classes)
+    except Exception as error:
+        # Whatever goes wrong in a user's function is named as theirs.
+        raise ConfigError(
+            f"--model ({name}) raised {type(error).__name__}: {error}"
+            f" when called as function({image_shape}, {num_classes});"
+            " --verbosity=1 shows where."
+        ) from error
+    _check(name, model, image_shape, num_classes)
+    return model
+
+
+def _import(name: str) -> Callable[..., Any]:
+    module_name, _, function_name = name.partition(":")
+    try:
+        function = getattr(importlib.import_module(module_name), function_name)
+    except Exception as error:
+        raise ConfigError(
+            f"--model ({name}) can't be imported: {error}; it must be"
+            " package.module:function, found from the working directory."
+        ) from error
+    if not callable(function):
+        raise ConfigError(
+            f"--model ({name}) must name a function; it is a"
+            f" {type(function).__name__}."
+        )
+    return function
+
+
+def _check(
+    name: str, model: Any, image_shape: tuple, num_classes: int
+) -> None:
+    if not isinstance(model, keras.Model):
+        raise ConfigError(
+            f"--model ({name}) must return a Keras 3 model; it returned a"
+            f" {type(model).__module__}.{type(model).__name__}."
+        )
+    try:
+        output = model.compute_output_spec(keras.KerasTensor((2, *image_shape)))
+        shape = getattr(output, "shape", None)
+        if not model.built:
+            model.build((None, *image_shape))
+    except Exception as error:
+        raise ConfigError(
+            f"--model ({name}) does not take images {list(image_shape)}:"
+            f" {error}"
+        ) from error
+    if shape is None or tuple(shape)[1:] != (num_classes,):
+        raise ConfigError(
+            f"--model ({name}) must give logits [batch, {num_classes}], one a"
+            f" class; it gives {shape if shape is None else list(shape)}."
+        )

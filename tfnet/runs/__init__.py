@@ -1,0 +1,1 @@
+"""Runs: what a run leaves, and what a person sees of it."""

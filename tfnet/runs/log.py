@@ -1,0 +1,199 @@
+"""The numbers of a run as they come: to the screen and to metrics.csv.
+
+Is given the numbers of every block of steps; knows when a line is due.
+"""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from tfnet.errors import RunError
+from tfnet.runs.directory import RunDirectory
+from tfnet.runs.screen import Screen
+
+
+class Log:
+    """Adds up the numbers of blocks, and writes a line where one is due.
+
+    Attributes:
+      steps: Steps trained so far, over all epochs.
+      examples: Examples trained on so far.
+      train_seconds: Time spent on the blocks, waiting for data included.
+    """
+
+    def __init__(
+        self,
+        screen: Screen,
+        directory: RunDirectory | None,
+        *,
+        log_every: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Writes to `screen` and, unless it is None, to `directory`.
+
+        Args:
+          screen: Where a person looks.
+          directory: Whose metrics.csv gets the lines.
+          log_every: How many batches of an epoch a line is about.
+          clock: Gives the time in seconds.
+        """
+        self._screen = screen
+        self._directory = directory
+        self._log_every = log_every
+        self._clock = clock
+        self._start = clock()
+        self.steps = 0
+        self.examples = 0
+        self.train_seconds = 0.0
+        self._last_loss: float | None = None
+        self.begin_epoch()
+
+    def begin_epoch(self) -> None:
+        """Forgets the sums of the epoch before."""
+        self._epoch = _Sums(self._clock())
+        self._window = _Sums(self._clock())
+
+    def block(
+        self,
+        epoch: int,
+        last_step: int,
+        loss: np.ndarray,
+        correct: np.ndarray,
+        examples: int,
+    ) -> None:
+        """Takes the numbers of a block that was trained on.
+
+        Args:
+          epoch: The number of the epoch, from 0.
+          last_step: Steps of the epoch up to the end of the block.
+          loss: The mean loss of each batch: float [steps].
+          correct: Examples of each batch classified right: int [steps].
+          examples: How many examples the batches had in all.
+
+        Raises:
+          RunError: A loss is not finite.
+        """
+        self._check_finite(epoch, last_step, loss)
+        now = self._clock()
+        self.steps += len(loss)
+        self.examples += examples
+        for sums in (self._epoch, self._window):
+            sums.add(loss, correct, examples)
+        self._screen.update(
+            self.steps,
+            loss=self._window.loss,
+            accuracy=self._window.accuracy,
+            rate=self._window.rate(now),
+        )
+        if last_step % self._log_every == 0:
+            # The seed's line: the mean of the last `log_every` batch losses.
+            self._screen.line(
+                f"[{epoch + 1}, {last_step:5d}] loss: {self._window.loss:.3f}"
+            )
+            self._write_window(epoch, now)
+
+    def end_epoch(self, epoch: int) -> None:
+        """Writes the rest of an epoch, and a line about all of it."""
+        now = self._clock()
+        if self._window.steps:
+            self._write_window(epoch, now)
+        self.train_seconds += now - self._epoch.start
+        self._screen.line(
+            f"epoch {epoch + 1}: loss {self._epoch.loss:.3f}, accuracy"
+            f" {self._epoch.accuracy:.1%}, {self._epoch.rate(now):,.0f}"
+            f" images/s, {now - self._epoch.start:.1f} s"
+        )
+
+    def evaluation(
+        self, epoch: int, *, loss: float, accuracy: float, seconds: float
+    ) -> None:
+        """Writes the numbers on the test data.
+
+        Args:
+          epoch: The number of the epoch, from 0.
+          loss: Mean over the test examples.
+          accuracy: In [0, 1].
+          seconds: How long it took.
+        """
+        self._screen.line(
+            f"epoch {epoch + 1}: test loss {loss:.3f}, test accuracy"
+            f" {accuracy:.1%}, {seconds:.1f} s"
+        )
+        self._write(epoch, "test", loss, accuracy, None)
+
+    def _check_finite(
+        self, epoch: int, last_step: int, loss: np.ndarray
+    ) -> None:
+        finite = np.isfinite(loss)
+        before_first = loss[np.logical_and.accumulate(finite)]
+        if before_first.size:
+            self._last_loss = float(before_first[-1])
+        if not finite.all():
+            first = last_step - len(loss) + int(np.argmin(finite)) + 1
+            before = (
+                "there was no finite loss before"
+                if self._last_loss is None
+                else f"the last finite loss was {self._last_loss:.4g}"
+            )
+            raise RunError(
+                f"the loss is not finite in epoch {epoch + 1}, step {first};"
+                f" {before}. A smaller --learning_rate may help."
+            )
+
+    def _write_window(self, epoch: int, now: float) -> None:
+        window = self._window
+        self._write(
+            epoch, "train", window.loss, window.accuracy, window.rate(now)
+        )
+        self._window = _Sums(now)
+
+    def _write(
+        self,
+        epoch: int,
+        split: str,
+        loss: float,
+        accuracy: float,
+        rate: float | None,
+    ) -> None:
+        if self._directory is None:
+            return
+        self._directory.log(
+            epoch=epoch + 1,
+            step=self.steps,
+            split=split,
+            loss=f"{loss:.6f}",
+            accuracy=f"{accuracy:.6f}",
+            images_per_second="" if rate is None else f"{rate:.1f}",
+            seconds=f"{self._clock() - self._start:.3f}",
+        )
+
+
+class _Sums:
+    """Sums over some steps."""
+
+    def __init__(self, start: float) -> None:
+        self.start = start
+        self.steps = 0
+        self._loss = 0.0
+        self._correct = 0
+        self._examples = 0
+
+    def add(self, loss: np.ndarray, correct: np.ndarray, examples: int) -> None:
+        self.steps += len(loss)
+        self._loss += float(loss.sum())
+        self._correct += int(correct.sum())
+        self._examples += examples
+
+    @property
+    def loss(self) -> float:
+        """Mean of the batch losses."""
+        return self._loss / self.steps
+
+    @property
+    def accuracy(self) -> float:
+        return self._correct / self._examples
+
+    def rate(self, now: float) -> float:
+        """Images per second since the start."""
+        return self._examples / max(now - self.start, 1e-9)

@@ -1,0 +1,124 @@
+"""The SavedModel: what a process without tfnet serves images with.
+
+Decoding, resizing and scaling are inside, by the same rule as in training.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfnet import files
+from tfnet.data import images as image_rule
+from tfnet.errors import RunError
+
+# Loading builds the graph anew, which may add up in another order.
+_TOLERANCE = 1e-4
+
+
+class _Server(tf.Module):
+    """The signatures of the exported model."""
+
+    def __init__(
+        self, model: keras.Model, class_names: tuple[str, ...], size: int
+    ) -> None:
+        super().__init__()
+        self._model = model
+        self._class_names = list(class_names)
+        self._size = size
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, None, None, 3], tf.uint8, name="images")
+        ]
+    )
+    def serve_images(self, images: Any) -> dict[str, Any]:
+        return self._outputs(image_rule.resize(images, self._size))
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, name="encoded")]
+    )
+    def serve_encoded(self, encoded: Any) -> dict[str, Any]:
+        images = tf.map_fn(
+            lambda one: image_rule.resize(image_rule.decode(one), self._size),
+            encoded,
+            fn_output_signature=tf.TensorSpec(
+                [self._size, self._size, 3], tf.uint8
+            ),
+        )
+        return self._outputs(images)
+
+    def _outputs(self, images: Any) -> dict[str, Any]:
+        logits = self._model(image_rule.scale(images), training=False)
+        class_id = tf.argmax(logits, axis=-1, output_type=tf.int32)
+        return {
+            "logits": logits,
+            "probabilities": tf.nn.softmax(logits),
+            "class_id": class_id,
+            "class_name": tf.gather(tf.constant(self._class_names), class_id),
+        }
+
+
+def export_saved_model(
+    path: Path,
+    model: keras.Model,
+    class_names: tuple[str, ...],
+    *,
+    image_size: int,
+    examples: np.ndarray,
+) -> None:
+    """Exports a model, loads it back, and compares.
+
+    The signature `serving_default` takes `images`, uint8 [batch, height,
+    width, 3] of any size; `encoded` takes the bytes of JPEG, PNG, GIF or BMP
+    files, string [batch]. Both give `logits` and `probabilities` (float32
+    [batch, classes]), `class_id` (int32 [batch]) and `class_name` (string
+    [batch]).
+
+    Args:
+      path: The directory to make; it appears when it is whole and checked.
+      model: Takes images scaled to [-1, 1] and gives logits.
+      class_names: The name of each class.
+      image_size: Height and width that the model takes, in pixels.
+      examples: Real images to compare on: uint8 [n, image_size, image_size,
+        3].
+
+    Raises:
+      OSError: It could not be written.
+      RunError: What was loaded back gives something else.
+    """
+    server = _Server(model, class_names, image_size)
+    with files.new_directory(path) as aside:
+        try:
+            tf.saved_model.save(
+                server,
+                str(aside),
+                signatures={
+                    "serving_default": server.serve_images,
+                    "encoded": server.serve_encoded,
+                },
+            )
+        except tf.errors.OpError as error:
+            # A full disk comes as ResourceExhaustedError.
+            raise OSError(error.message.split("\n")[0]) from error
+        _compare(aside, model, examples)
+
+
+def _compare(path: Path, model: keras.Model, examples: np.ndarray) -> None:
+    expected = model(image_rule.scale(examples), training=False).numpy()
+    signatures = tf.saved_model.load(str(path)).signatures
+    given = signatures["serving_default"](images=tf.constant(examples))
+    encoded = [tf.io.encode_png(image) for image in examples]
+    decoded = signatures["encoded"](encoded=tf.stack(encoded))
+    for name, outputs in (("images", given), ("encoded", decoded)):
+        difference = np.max(np.abs(outputs["logits"].numpy() - expected))
+        scale = max(1.0, float(np.max(np.abs(expected))))
+        # Written so that NaN is a failure too.
+        if not difference <= _TOLERANCE * scale:
+            raise RunError(
+                f"the exported model gives other logits than the trained one"
+                f" for {name}: they differ by {difference:.3g}; no model was"
+                " left in the run directory."
+            )

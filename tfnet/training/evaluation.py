@@ -1,0 +1,128 @@
+"""Evaluation: every example once, whatever the replicas."""
+
+import dataclasses
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfnet.data import images as image_rule
+from tfnet.data.dataset import Examples
+from tfnet.data.order import split_evenly
+from tfnet.training.step import place, replica_id
+
+# Examples in one call for each replica: enough to keep a device busy.
+_CHUNK = 500
+_CHUNK_BYTES = 2**25
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """What a model does on some examples.
+
+    Attributes:
+      loss: Mean cross-entropy over the examples, in nats.
+      confusion: int64 [classes, classes]: how many examples of the class of
+        the row were taken for the class of the column.
+    """
+
+    loss: float
+    confusion: np.ndarray
+
+    @property
+    def accuracy(self) -> float:
+        """The share of the examples classified right, in [0, 1]."""
+        return float(np.trace(self.confusion) / self.confusion.sum())
+
+    @property
+    def class_accuracy(self) -> list[float | None]:
+        """The same for each class; None for a class without an example."""
+        totals = self.confusion.sum(axis=1)
+        return [
+            float(self.confusion[i, i] / total) if total else None
+            for i, total in enumerate(totals)
+        ]
+
+
+def create_evaluate_function(
+    strategy: tf.distribute.Strategy, model: keras.Model, num_classes: int
+) -> Any:
+    """Creates the compiled function that evaluates one chunk.
+
+    Args:
+      strategy: The strategy in whose scope the model was made.
+      model: Takes images scaled to [-1, 1] and gives logits.
+      num_classes: How many logits it gives.
+
+    Returns:
+      A function of a tuple of images (uint8 [share, height, width, 3]) and a
+      tuple of labels (int32 [share]), one of each for every replica, that
+      returns for each replica the sum of the losses (float64) and its part
+      of the confusion matrix (int32 [classes, classes]).
+    """
+
+    def replica_counts(images: tuple, labels: tuple) -> tuple[Any, Any]:
+        replica = replica_id()
+        share, truth = images[replica], labels[replica]
+
+        def compute() -> tuple[Any, Any]:
+            logits = model(image_rule.scale(share), training=False)
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+                truth, tf.cast(logits, tf.float32)
+            )
+            guess = tf.argmax(logits, axis=-1, output_type=tf.int32)
+            counts = tf.math.bincount(
+                truth * num_classes + guess,
+                minlength=num_classes**2,
+                maxlength=num_classes**2,
+            )
+            confusion = tf.reshape(counts, [num_classes, num_classes])
+            return tf.reduce_sum(tf.cast(losses, tf.float64)), confusion
+
+        def nothing() -> tuple[Any, Any]:
+            empty = tf.zeros([num_classes, num_classes], tf.int32)
+            return tf.constant(0.0, tf.float64), empty
+
+        return tf.cond(tf.size(truth) > 0, compute, nothing)
+
+    @tf.function(reduce_retracing=True, autograph=False)
+    def counts(images: tuple, labels: tuple) -> tuple[Any, Any]:
+        loss, confusion = strategy.run(replica_counts, args=(images, labels))
+        return (
+            strategy.experimental_local_results(loss),
+            strategy.experimental_local_results(confusion),
+        )
+
+    return counts
+
+
+def evaluate(
+    function: Any, strategy: tf.distribute.Strategy, examples: Examples
+) -> Evaluation:
+    """Evaluates a model on every example, each counted once.
+
+    Args:
+      function: What `create_evaluate_function` returned.
+      strategy: The strategy it was created with.
+      examples: What to evaluate on; not empty.
+    """
+    replicas = strategy.num_replicas_in_sync
+    devices = strategy.extended.worker_devices
+    image_bytes = int(np.prod(examples.images.shape[1:]))
+    chunk = replicas * max(1, min(_CHUNK, _CHUNK_BYTES // image_bytes))
+    total_loss = 0.0
+    total: Any = 0
+    for start in range(0, len(examples), chunk):
+        indices = np.arange(start, min(start + chunk, len(examples)))
+        images, labels = examples.take(indices)
+        cuts = np.cumsum(split_evenly(len(indices), replicas))[:-1]
+        losses, confusions = function(
+            place(tuple(np.split(images, cuts)), devices),
+            place(tuple(np.split(labels, cuts)), devices),
+        )
+        total_loss += sum(float(loss) for loss in losses)
+        total = total + sum(
+            confusion.numpy().astype(np.int64) for confusion in confusions
+        )
+    return Evaluation(total_loss / len(examples), total)

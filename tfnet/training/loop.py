@@ -1,0 +1,117 @@
+"""The loop of an epoch: blocks of steps, as long as they should be.
+
+The inner loop is compiled (`step`); this is the outer one. It decides how
+many steps a block has, and gives the numbers of each block to its caller,
+who logs, shows and stops. No result depends on the size of the blocks.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from tfnet.data.dataset import Examples
+from tfnet.data.feed import blocks, steps_in_epoch
+from tfnet.data.order import epoch_order
+from tfnet.training.step import TrainFunction
+
+# How long a block should take: long enough to cost nothing, short enough to
+# show progress and to hear a signal soon.
+_BLOCK_SECONDS = 0.4
+_BLOCK_BYTES = 2**25
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockResult:
+    """The numbers of some steps of an epoch.
+
+    Attributes:
+      first_step: Steps of the epoch before these.
+      loss: The mean loss of each batch: float64 [steps].
+      correct: Examples of each batch classified right: int64 [steps].
+      examples: How many examples were in all the batches.
+      seconds: How long the steps took.
+    """
+
+    first_step: int
+    loss: np.ndarray
+    correct: np.ndarray
+    examples: int
+    seconds: float
+
+    @property
+    def last_step(self) -> int:
+        """Steps of the epoch up to the end of these."""
+        return self.first_step + len(self.loss)
+
+
+def train_epoch(
+    train: TrainFunction,
+    examples: Examples,
+    *,
+    seed: int,
+    epoch: int,
+    batch_size: int,
+    replicas: int,
+    steps: int | None = None,
+    stop_at: int,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[BlockResult]:
+    """Trains on the batches of an epoch.
+
+    Args:
+      train: What `create_train_function` returned.
+      examples: What to train on.
+      seed: The seed of the run.
+      epoch: The number of the epoch, from 0.
+      batch_size: Examples in one step (the global batch).
+      replicas: How many replicas the train function has.
+      steps: Stop after this many steps of the epoch; None: at its end.
+      stop_at: Every multiple of this number of steps ends a block, so that
+        the caller can act exactly there.
+      clock: Gives the time in seconds.
+
+    Yields:
+      The numbers of each block, after it was trained on. A caller that stops
+      asking stops the training there.
+    """
+    order = epoch_order(len(examples), seed=seed, epoch=epoch)
+    last_step = steps_in_epoch(len(examples), batch_size)
+    if steps is not None:
+        last_step = min(last_step, steps)
+    image_bytes = int(np.prod(examples.images.shape[1:]))
+    pace = _Pace(max(1, _BLOCK_BYTES // (image_bytes * batch_size)))
+    for block in blocks(
+        examples,
+        order,
+        batch_size=batch_size,
+        replicas=replicas,
+        first_step=0,
+        last_step=last_step,
+        next_size=lambda step: min(pace.steps, stop_at - step % stop_at),
+    ):
+        begin = clock()
+        loss, correct = train(block)
+        seconds = clock() - begin
+        pace.learn(block.steps, seconds)
+        yield BlockResult(
+            block.first_step,
+            loss,
+            correct,
+            block.batch_size * block.steps,
+            seconds,
+        )
+
+
+class _Pace:
+    """How many steps a block should have, learnt from those before it."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.steps = 1
+
+    def learn(self, steps: int, seconds: float) -> None:
+        fitting = steps * _BLOCK_SECONDS / max(seconds, 1e-9)
+        # At most doubled, because the first call also compiles.
+        self.steps = int(max(1, min(fitting, 2 * self.steps, self._most)))
