@@ -6,8 +6,10 @@ FlagValues of their own, so that nothing global is touched.
 
 import dataclasses
 import difflib
+import io
 import os
 import re
+import signal
 import sys
 import textwrap
 import traceback
@@ -88,9 +90,7 @@ def to_flagfile(config: Config, comment: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main(
-    command: str, what: str, body: Callable[[Config], object]
-) -> None:
+def main(command: str, what: str, body: Callable[[Config], object]) -> None:
     """Runs a command: parses `sys.argv`, calls `body`, exits.
 
     Exits with 0, or with the code of the `Error` that `body` raised after
@@ -101,6 +101,10 @@ def main(
       what: One sentence about it, for `--help`.
       body: Does the work.
     """
+    # Names of classes and files are printed whatever the terminal can show.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     arguments = sys.argv[1:]
     if any(argument in ("--help", "-h", "-help") for argument in arguments):
         print(_help(command, what))
@@ -115,6 +119,11 @@ def main(
             traceback.print_exc()
         print(f"{command}: error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # Whoever read the output has gone; Python would complain once more
+        # when it flushes it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
     except Interrupted as error:
         print(f"{command}: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
@@ -191,7 +200,10 @@ def _help(command: str, what: str) -> str:
         prefix = "[no]" if field.metadata["rule"]["kind"] is bool else ""
         default = "unset" if field.default is None else field.default
         lines.append(f"  --{prefix}{field.name}")
-        text = f"{field.metadata['help']} ({rule_text(field)}; {default})"
+        rule = field.metadata["rule"]
+        free_text = rule["kind"] is str and not rule["choices"]
+        bounds = "" if free_text else f"{rule_text(field)}; "
+        text = f"{field.metadata['help']} ({bounds}default: {default})"
         lines += textwrap.wrap(
             text, 78, initial_indent="      ", subsequent_indent="      "
         )
@@ -206,5 +218,4 @@ def _help(command: str, what: str) -> str:
         initial_indent="      ",
         subsequent_indent="      ",
     )
-    lines += ["", "In brackets: the rule of a value; its default."]
     return "\n".join(lines)

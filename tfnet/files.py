@@ -20,7 +20,14 @@ def write_text(path: Path, text: str) -> None:
     """
     handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
-        with open(handle, "w", encoding="utf-8", newline="") as file:
+        # Names of files may hold bytes that are no UTF-8.
+        with open(
+            handle,
+            "w",
+            encoding="utf-8",
+            errors="backslashreplace",
+            newline="",
+        ) as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

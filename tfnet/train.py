@@ -23,12 +23,14 @@ from tfnet.runs.directory import (
     RunDirectory,
     check_run_dir,
     create_run_directory,
+    write_failure,
 )
 from tfnet.runs.log import Log
 from tfnet.runs.record import recorded
 from tfnet.runs.run import Run
-from tfnet.runs.screen import Screen, class_lines, facts
+from tfnet.runs.screen import Screen
 from tfnet.runs.signals import StopSignals
+from tfnet.runs.summary import first_lines, last_lines
 
 if TYPE_CHECKING:
     from tfnet.data import Dataset
@@ -67,7 +69,8 @@ def run(config: Config) -> Run:
     model, optimizer = _create_model(config, devices, dataset)
     directory = None if config.dry_run else _make_directory(config, dataset)
     record = _first_record(config, devices, dataset, model)
-    print(_first_lines(config, devices, dataset, model, directory), flush=True)
+    place = None if directory is None else directory.path
+    print(first_lines(record, place), flush=True)
     with (
         recorded(record, directory, started=started),
         StopSignals() as stop,
@@ -76,25 +79,19 @@ def run(config: Config) -> Run:
         evaluation = _train(
             config, devices, dataset, model, optimizer, directory, record, stop
         )
-        if stop.received is None:
-            print("Finished Training")
-        if config.export:
-            _export(config, dataset, model, directory)
         if evaluation is not None:
+            print("Finished Training", flush=True)
             _add_evaluation(record, dataset, evaluation)
-            print(_last_lines(dataset, evaluation))
-        print(_where(config, dataset, directory), flush=True)
+        if config.export:
+            _export(config, dataset, model, place)
+        print(last_lines(record, place), flush=True)
         if stop.received is not None:
-            name = signal.Signals(stop.received).name
             raise Interrupted(
-                f"interrupted by {name} after step {record['steps']}",
+                f"{signal.Signals(stop.received).name} ended the run after"
+                f" step {record['steps']:,}",
                 signum=stop.received,
             )
-    return Run(
-        model=model,
-        record=record,
-        directory=None if directory is None else directory.path,
-    )
+    return Run(model=model, record=record, directory=place)
 
 
 def _shortened(config: Config) -> Config:
@@ -267,7 +264,7 @@ def _named_failures(config: Config) -> Iterator[None]:
 
     try:
         yield
-    except Error:
+    except (Error, BrokenPipeError):
         raise
     except (tf.errors.ResourceExhaustedError, MemoryError) as error:
         raise RunError(
@@ -286,19 +283,16 @@ def _named_failures(config: Config) -> Iterator[None]:
 
 
 def _export(
-    config: Config,
-    dataset: "Dataset",
-    model: Any,
-    directory: RunDirectory | None,
+    config: Config, dataset: "Dataset", model: Any, directory: Path | None
 ) -> None:
+    """Exports into the run directory, or, in a dry run, to be thrown away."""
     from tfnet.runs.saved_model import export_saved_model
 
     with contextlib.ExitStack() as stack:
         if directory is None:
-            place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        else:
-            place = directory.path
-        path = place / "saved_model"
+            temporary = tempfile.TemporaryDirectory()
+            directory = Path(stack.enter_context(temporary))
+        path = directory / "saved_model"
         try:
             export_saved_model(
                 path,
@@ -308,15 +302,14 @@ def _export(
                 examples=dataset.test.images[:_COMPARED_IMAGES],
             )
         except OSError as error:
-            raise RunError(
-                f"{path} can't be written: {error.strerror or error}; make"
-                " room or name another place with --run_dir."
-            ) from error
+            raise write_failure(error, path) from error
 
 
 def _first_record(
     config: Config, devices: "Devices", dataset: "Dataset", model: Any
 ) -> dict[str, Any]:
+    from tfnet.data.order import split_evenly
+
     return {
         "dataset": {
             "name": dataset.name,
@@ -333,10 +326,29 @@ def _first_record(
         "threads": devices.threads,
         "onednn": devices.onednn,
         "batch_size": config.batch_size,
+        "shares": split_evenly(config.batch_size, devices.replicas),
         "parameters": model.count_params(),
+        "notes": [
+            *dataset.notes,
+            *devices.notes,
+            *_layer_notes(devices, model),
+        ],
         "settings": dataclasses.asdict(config),
         "versions": _versions(),
     }
+
+
+def _layer_notes(devices: "Devices", model: Any) -> list[str]:
+    """Says which layers make several replicas differ from one."""
+    from tfnet.models.build import layers_of_each_replica
+
+    names = layers_of_each_replica(model) if devices.replicas > 1 else []
+    if not names:
+        return []
+    return [
+        f"{', '.join(names)}: batch statistics and random numbers are each"
+        " replica's own; the numbers differ from those of one device."
+    ]
 
 
 def _versions() -> dict[str, str]:
@@ -361,94 +373,6 @@ def _add_evaluation(
     record["class_accuracy"] = dict(
         zip(dataset.class_names, evaluation.class_accuracy, strict=True)
     )
-
-
-def _first_lines(
-    config: Config,
-    devices: "Devices",
-    dataset: "Dataset",
-    model: Any,
-    directory: RunDirectory | None,
-) -> str:
-    from tfnet.data.order import split_evenly
-
-    shares = split_evenly(config.batch_size, devices.replicas)
-    each = "-".join(str(n) for n in sorted({shares[-1], shares[0]}))
-    versions = _versions()
-    replicas = f"{devices.replicas} replica{'s' * (devices.replicas > 1)}"
-    rows = [
-        (
-            "tfnet",
-            f"{versions['tfnet']}, TensorFlow {versions['tensorflow']}, Keras"
-            f" {versions['keras']}, Python {versions['python']}",
-        ),
-        (
-            "data",
-            f"{dataset.name}: {len(dataset.train):,} training and"
-            f" {len(dataset.test):,} test images from {dataset.origin}",
-        ),
-        (
-            "classes",
-            f"{len(dataset.class_names)}: {', '.join(dataset.class_names)}",
-        ),
-        ("devices", f"{replicas}: {', '.join(devices.names)}"),
-        (
-            "memory",
-            f"{devices.memory}; threads for an operation: {devices.threads};"
-            f" oneDNN: {'on' if devices.onednn else 'off'}",
-        ),
-        ("batch", f"{config.batch_size} in all, {each} on each replica"),
-        ("model", f"{config.model}, {model.count_params():,} parameters"),
-        (
-            "run",
-            "dry run: a few steps on a few examples, nothing is written"
-            if directory is None
-            else str(directory.path),
-        ),
-    ]
-    notes = (*dataset.notes, *devices.notes, *_layer_notes(devices, model))
-    return facts([*rows, *(("note", note) for note in notes)])
-
-
-def _layer_notes(devices: "Devices", model: Any) -> list[str]:
-    """Says which layers make several replicas differ from one."""
-    import keras
-
-    if devices.replicas == 1:
-        return []
-    apart = [
-        layer.name
-        for layer in model._flatten_layers()
-        if isinstance(layer, keras.layers.BatchNormalization)
-        or hasattr(layer, "seed_generator")
-    ]
-    if not apart:
-        return []
-    return [
-        f"{', '.join(apart)}: batch statistics and random numbers are each"
-        " replica's own so far; the numbers differ from those of one device."
-    ]
-
-
-def _last_lines(dataset: "Dataset", evaluation: "Evaluation") -> str:
-    lines = [
-        f"Test loss {evaluation.loss:.3f}, accuracy {evaluation.accuracy:.1%}"
-        f" on {len(dataset.test):,} images of {dataset.name}; per class:",
-        *class_lines(dataset.class_names, evaluation.class_accuracy),
-    ]
-    return "\n".join(lines)
-
-
-def _where(
-    config: Config, dataset: "Dataset", directory: RunDirectory | None
-) -> str:
-    if directory is None:
-        lines = ["Dry run: nothing was written."]
-    else:
-        what = ["config.flags", "run.json", "metrics.csv"]
-        what += ["saved_model/"] if config.export else []
-        lines = [f"Written to {directory.path}: {', '.join(what)}"]
-    return "\n".join([*lines, *(f"Note: {note}" for note in dataset.notes)])
 
 
 if __name__ == "__main__":

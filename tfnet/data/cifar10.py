@@ -37,7 +37,7 @@ CLASS_NAMES = (
 
 ROWS_PER_FILE = 10_000
 
-_PYTHON = tuple(f"data_batch_{i}" for i in range(1, 6)) + ("test_batch",)
+_PYTHON = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
 _BINARY = tuple(f"{name}.bin" for name in _PYTHON)
 
 # Below a place to look in: folders first, they are read without unpacking.

@@ -56,9 +56,7 @@ def open_dataset(
         else:
             found = folder.open_folder(root)
     else:
-        found = tfds.open_tfds(
-            name, data_dir, download=not dry_run, tell=tell
-        )
+        found = tfds.open_tfds(name, data_dir, download=not dry_run, tell=tell)
     if isinstance(found, Source):
         _check_counts(found.origin, found.counts)
         return pack.materialise(

@@ -4,10 +4,7 @@ import hashlib
 import os
 import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
-import numpy as np
 
 from tfnet.data import source
 from tfnet.errors import DataError
@@ -81,7 +78,10 @@ def _source(
     return source.Source(
         name=re.sub(r"[^\w.-]+", "_", root.resolve().name) or "images",
         origin=str(root.absolute()),
-        class_names=tuple(names),
+        # Names that are no UTF-8 must not stop what is shown or exported.
+        class_names=tuple(
+            os.fsencode(name).decode(errors="replace") for name in names
+        ),
         counts={split: len(listed) for split, listed in files.items()},
         key=_key(root, names, files),
         read=read,
@@ -180,22 +180,40 @@ def _spaced(files: list, limit: int | None) -> list:
 
 
 def _read(files: list[tuple[str, int]], size: int) -> source.Chunks:
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for start in range(0, len(files), source.CHUNK):
-            chunk = files[start : start + source.CHUNK]
-            images = pool.map(lambda item: _image(item[0], size), chunk)
-            yield np.stack(list(images)), np.array([label for _, label in chunk])
+    import tensorflow as tf
+
+    from tfnet.data import images as rule
+
+    paths = [os.fsencode(path) for path, _ in files]
+    labels = [label for _, label in files]
+    listed = tf.data.Dataset.from_tensor_slices((paths, labels))
+    contents = listed.map(
+        lambda path, label: (tf.io.read_file(path), label),
+        num_parallel_calls=tf.data.AUTOTUNE,
+        deterministic=True,
+    )
+    done = 0
+    try:
+        for chunk in rule.decoded_chunks(contents, size, source.CHUNK):
+            yield chunk
+            done += len(chunk[0])
+    except tf.errors.OpError as error:
+        # TensorFlow does not say which file it was; the order is kept, so it
+        # is among the next.
+        for path, _ in files[done : done + source.CHUNK]:
+            _check_readable(path)
+        raise DataError(f"images can't be read: {error.message}") from error
 
 
-def _image(path: str, size: int) -> np.ndarray:
+def _check_readable(path: str) -> None:
+    """Raises DataError, with its name, if a file can't be decoded."""
     import tensorflow as tf
 
     from tfnet.data import images as rule
 
     try:
         with open(path, "rb") as file:
-            image = rule.decode(file.read())
-        return rule.resize(image, size).numpy()
+            rule.decode(file.read())
     except OSError as error:
         raise DataError(f"{path} can't be read: {error.strerror}.") from error
     except tf.errors.OpError as error:

@@ -6,8 +6,10 @@ looked up, alpha dropped); the whole image is then brought to a square,
 bilinear, antialiased when it shrinks, rounded to 8 bits.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 
@@ -41,9 +43,42 @@ def resize(images: Any, size: int) -> tf.Tensor:
     images = tf.convert_to_tensor(images)
     if images.shape[-3:-1] == [size, size]:
         return images
-    resized = tf.image.resize(images, [size, size], antialias=True)
-    resized = tf.clip_by_value(tf.round(resized), 0, 255)
-    return tf.cast(resized, tf.uint8)
+
+    def resized() -> tf.Tensor:
+        values = tf.image.resize(images, [size, size], antialias=True)
+        values = tf.clip_by_value(tf.round(values), 0, 255)
+        return tf.cast(values, tf.uint8)
+
+    same = tf.reduce_all(tf.equal(tf.shape(images)[-3:-1], size))
+    result = tf.cond(same, lambda: images, resized)
+    result.set_shape([*images.shape[:-3], size, size, 3])
+    return result
+
+
+def decoded_chunks(
+    files: Any, size: int, chunk: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Decodes and resizes image files, in order, on all cores.
+
+    Args:
+      files: A tf.data.Dataset of pairs: the bytes of a file, and a label.
+      size: Height and width to bring the images to, in pixels.
+      chunk: How many images to give at a time.
+
+    Yields:
+      Images, uint8 [n, size, size, 3], and labels, int32 [n].
+
+    Raises:
+      tf.errors.OpError: A file can't be read, or is no image.
+    """
+
+    def bring(encoded: Any, label: Any) -> tuple[Any, Any]:
+        return resize(decode(encoded), size), tf.cast(label, tf.int32)
+
+    dataset = files.map(
+        bring, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+    )
+    yield from dataset.batch(chunk).prefetch(1).as_numpy_iterator()
 
 
 def scale(images: Any) -> tf.Tensor:

@@ -4,11 +4,9 @@ import threading
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from tfnet.data import source
 from tfnet.errors import DataError
@@ -84,12 +82,17 @@ def open_tfds(
         split: source.Split, size: int, limit: int | None
     ) -> source.Chunks:
         part = train if split == "train" else test
+        examples = builder.as_dataset(
+            split=part,
+            shuffle_files=False,
+            decoders={image_key: tfds.decode.SkipDecoding()},
+        )
         if train == test:
-            keep: Any = _fifths(split)
-        else:
-            keep = lambda position: True  # noqa: E731
-        examples = _examples(tfds, builder, part, image_key, label_key, keep)
-        return _chunks(examples, size, limit)
+            examples = _fifths(examples, split)
+        files = examples.map(lambda one: (one[image_key], one[label_key]))
+        return _read(
+            builder, files if limit is None else files.take(limit), size
+        )
 
     return source.Source(
         name=name.replace("/", "_").replace(":", "_"),
@@ -192,12 +195,15 @@ def _split_names(builder: Any, name: str) -> tuple[str, str, tuple[str, ...]]:
     return "train", "train", (note,)
 
 
-def _fifths(split: source.Split) -> Callable[[int], bool]:
-    def keep(position: int) -> bool:
-        is_test = position % source.TEST_EVERY == source.TEST_EVERY - 1
+def _fifths(examples: Any, split: source.Split) -> Any:
+    """Returns every fifth example, or all the others."""
+    last = source.TEST_EVERY - 1
+
+    def keep(position: Any, _: Any) -> Any:
+        is_test = position % source.TEST_EVERY == last
         return is_test == (split == "test")
 
-    return keep
+    return examples.enumerate().filter(keep).map(lambda _, example: example)
 
 
 def _counts(builder: Any, train: str, test: str) -> dict[source.Split, int]:
@@ -211,46 +217,15 @@ def _counts(builder: Any, train: str, test: str) -> dict[source.Split, int]:
     return {"train": total - tests, "test": tests}
 
 
-def _examples(
-    tfds: Any,
-    builder: Any,
-    split: str,
-    image_key: str,
-    label_key: str,
-    keep: Callable[[int], bool],
-) -> Iterator[tuple[bytes, int]]:
+def _read(builder: Any, files: Any, size: int) -> source.Chunks:
     import tensorflow as tf
 
+    from tfnet.data import images as rule
+
     try:
-        examples = builder.as_dataset(
-            split=split,
-            shuffle_files=False,
-            decoders={image_key: tfds.decode.SkipDecoding()},
-        )
-        for position, example in enumerate(examples):
-            if keep(position):
-                yield example[image_key], int(example[label_key])
+        yield from rule.decoded_chunks(files, size, source.CHUNK)
     except tf.errors.OpError as error:
         raise DataError(
             f"the copy of {builder.info.name} in {builder.data_path} is"
             " damaged; remove that folder to have it made anew."
         ) from error
-
-
-def _chunks(
-    examples: Iterator[tuple[bytes, int]], size: int, limit: int | None
-) -> source.Chunks:
-    from tfnet.data import images as rule
-
-    images: list[np.ndarray] = []
-    labels: list[int] = []
-    for count, (encoded, label) in enumerate(examples):
-        if count == limit:
-            break
-        images.append(rule.resize(rule.decode(encoded), size).numpy())
-        labels.append(label)
-        if len(images) == source.CHUNK:
-            yield np.stack(images), np.array(labels)
-            images, labels = [], []
-    if images:
-        yield np.stack(images), np.array(labels)

@@ -34,7 +34,7 @@ class Devices:
       names: For each replica, its device and what it is.
       memory: How memory is taken.
       threads: Threads that one operation may use on the CPU.
-      onednn: Whether oneDNN's kernels are on.
+      onednn: `on`, `off`, or `as TensorFlow chooses`: oneDNN's kernels.
       notes: Lines that a person should be told.
     """
 
@@ -43,7 +43,7 @@ class Devices:
     names: tuple[str, ...]
     memory: str
     threads: int
-    onednn: bool
+    onednn: str
     notes: tuple[str, ...] = ()
 
     @property
@@ -112,7 +112,10 @@ def start_devices(
         threads=tf.config.threading.get_intra_op_parallelism_threads()
         or os.cpu_count()
         or 1,
-        onednn=os.environ.get("TF_ENABLE_ONEDNN_OPTS") == "1",
+        onednn={"1": "on", "0": "off"}.get(
+            os.environ.get("TF_ENABLE_ONEDNN_OPTS", ""),
+            "as TensorFlow chooses",
+        ),
         notes=_notes(kind, len(chosen), batch_size),
     )
 

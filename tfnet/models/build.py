@@ -67,9 +67,7 @@ def _import(name: str) -> Callable[..., Any]:
     return function
 
 
-def _check(
-    name: str, model: Any, image_shape: tuple, num_classes: int
-) -> None:
+def _check(name: str, model: Any, image_shape: tuple, num_classes: int) -> None:
     if not isinstance(model, keras.Model):
         raise ConfigError(
             f"--model ({name}) must return a Keras 3 model; it returned a"
@@ -90,3 +88,24 @@ def _check(
             f"--model ({name}) must give logits [batch, {num_classes}], one a"
             f" class; it gives {shape if shape is None else list(shape)}."
         )
+
+
+def layers_of_each_replica(model: keras.Model) -> list[str]:
+    """Returns the names of the layers whose state each replica has alone.
+
+    Batch statistics and random numbers: with these, several replicas give
+    other numbers than one.
+    """
+    return [
+        layer.name
+        for layer in _all_layers(model)
+        if isinstance(layer, keras.layers.BatchNormalization)
+        or isinstance(
+            getattr(layer, "seed_generator", None), keras.random.SeedGenerator
+        )
+    ]
+
+
+def _all_layers(layer: keras.Layer) -> list[keras.Layer]:
+    inner = getattr(layer, "layers", [])
+    return [layer, *(one for part in inner for one in _all_layers(part))]

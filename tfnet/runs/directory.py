@@ -6,6 +6,7 @@ or was empty.
 
 import csv
 import datetime
+import io
 import json
 import os
 from pathlib import Path
@@ -54,20 +55,21 @@ class RunDirectory:
             with open(path, "a", encoding="utf-8", newline="") as file:
                 file.write(line)
         except OSError as error:
-            raise self.failure(error, path) from error
+            raise write_failure(error, path) from error
 
     def _write(self, path: Path, text: str) -> None:
         try:
             files.write_text(path, text)
         except OSError as error:
-            raise self.failure(error, path) from error
+            raise write_failure(error, path) from error
 
-    def failure(self, error: OSError, path: Path) -> RunError:
-        """Returns the error for a write into the directory that failed."""
-        return RunError(
-            f"{path} can't be written: {error.strerror or error}; make room"
-            " or name another place with --run_dir."
-        )
+
+def write_failure(error: OSError, path: Path) -> RunError:
+    """Returns the error for a write into a run directory that failed."""
+    return RunError(
+        f"{path} can't be written: {error.strerror or error}; make room or"
+        " name another place with --run_dir."
+    )
 
 
 def check_run_dir(run_dir: str | None) -> None:
@@ -115,27 +117,29 @@ def create_run_directory(
         _make(path, exist_ok=True)
         check_run_dir(run_dir)
     else:
-        stem = f"{name}-{now:%Y%m%d-%H%M%S}"
-        path = Path("runs", stem)
+        path = Path("runs", f"{name}-{now:%Y%m%d-%H%M%S}")
         number = 1
-        while path.exists():
+        while not _make(path, exist_ok=False):
             number += 1
-            path = Path("runs", f"{stem}-{number}")
-        _make(path, exist_ok=False)
+            path = Path("runs", f"{name}-{now:%Y%m%d-%H%M%S}-{number}")
     try:
         return RunDirectory(path)
     except RunError as error:
         raise ConfigError(str(error)) from error
 
 
-def _make(path: Path, *, exist_ok: bool) -> None:
+def _make(path: Path, *, exist_ok: bool) -> bool:
+    """Makes a directory; returns False if it is there and must not be."""
     try:
         path.mkdir(parents=True, exist_ok=exist_ok)
     except OSError as error:
+        if isinstance(error, FileExistsError) and not exist_ok:
+            return False
         raise ConfigError(
             f"--run_dir ({path}) can't be made: {error.strerror}; name"
             " another one."
         ) from error
+    return True
 
 
 def _holds_something(path: Path) -> bool:
@@ -149,8 +153,6 @@ def _holds_something(path: Path) -> bool:
 
 
 def _csv_line(values: Any) -> str:
-    import io
-
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(values)
     return text.getvalue()

@@ -1,16 +1,12 @@
-"""What a person sees: the first lines, the progress, the last lines.
+"""The progress of a run, as a person sees it.
 
 On a terminal, a progress bar; when piped, in a notebook and in CI, plain
 lines. Everything goes to standard output.
 """
 
 import sys
-import textwrap
-from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
-
-_LABEL_WIDTH = 12
 
 
 class Screen:
@@ -87,30 +83,3 @@ def _bar() -> Any:
         refresh_per_second=4,
         transient=True,
     )
-
-
-def facts(rows: Sequence[tuple[str, str]]) -> str:
-    """Returns labelled lines, such as the first ones of a run."""
-    return "\n".join(
-        textwrap.fill(
-            text,
-            100,
-            initial_indent=label.ljust(_LABEL_WIDTH),
-            subsequent_indent=" " * _LABEL_WIDTH,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        for label, text in rows
-    )
-
-
-def class_lines(
-    class_names: Sequence[str], accuracies: Sequence[float | None]
-) -> list[str]:
-    """Returns a line for each class with its accuracy."""
-    width = max(len(name) for name in class_names)
-    return [
-        f"  {name.ljust(width)}  "
-        + ("no test example" if accuracy is None else f"{accuracy:6.1%}")
-        for name, accuracy in zip(class_names, accuracies, strict=True)
-    ]

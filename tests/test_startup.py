@@ -1,0 +1,99 @@
+"""What must be quick and quiet: import, help, and saying what is wrong."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def run_python(*arguments, cwd=ROOT):
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, cwd=cwd
+    )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import tfnet",
+        "import tfnet; tfnet.Config(epochs=3); tfnet.Error",
+        "import tfnet.train",
+        "import tfnet; tfnet.Config.from_flags(['--flagfile=seed.flags'])",
+    ],
+)
+def test_nothing_heavy_is_imported(code):
+    heavy = "{'tensorflow', 'keras', 'numpy', 'tensorflow_datasets', 'rich'}"
+    check = f"import sys; {code}; print({heavy} & set(sys.modules))"
+    done = run_python("-c", check)
+    assert done.returncode == 0, done.stderr
+    allowed = ["set()"]
+    if "train" in code:
+        # The log of a run adds up arrays.
+        allowed.append("{'numpy'}")
+    assert done.stdout.strip() in allowed
+
+
+def test_help_lists_every_flag_with_its_default():
+    import dataclasses
+
+    from tfnet import Config
+
+    done = run_python("-m", "tfnet.train", "--help")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    for field in dataclasses.fields(Config):
+        assert f"{field.name}\n" in done.stdout
+    assert "seed.flags" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("flag", "text"),
+    [
+        ("--epochs=0", "--epochs (0) must be a whole number, at least 1"),
+        ("--epoch=1", "did you mean --epochs?"),
+        ("--batch_size=-4", "--batch_size (-4)"),
+        ("--learning_rate=fast", "--learning_rate (fast)"),
+        ("--model=nett", "--model (nett)"),
+        ("--optimizer=sgdd", "sgd, adam or adamw"),
+        ("--run_dir=.", "--run_dir (.) holds files already"),
+    ],
+)
+def test_a_wrong_setting_is_one_line_and_exit_code_2(flag, text):
+    done = run_python("-X", "importtime", "-m", "tfnet.train", flag)
+    lines = [
+        line
+        for line in done.stderr.splitlines()
+        if not line.startswith("import time:")
+    ]
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(lines) == 1
+    assert lines[0].startswith("tfnet.train: error: ")
+    assert text in lines[0]
+    assert " tensorflow\n" not in done.stderr
+
+
+def test_readme_and_ci_hold_the_same_test_command():
+    line = next(
+        line
+        for line in (ROOT / ".ci" / "run").read_text().splitlines()
+        if line.startswith("python3 -m venv")
+    )
+    assert f"\n{line}\n" in (ROOT / "README.md").read_text()
+
+
+def test_the_version_is_the_packages():
+    import importlib.metadata
+
+    import tfnet
+
+    assert importlib.metadata.version("tfnet") == tfnet.__version__
+
+
+def test_the_build_system_is_named():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["build-system"]["build-backend"] == "setuptools.build_meta"

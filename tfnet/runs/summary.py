@@ -1,0 +1,114 @@
+"""The first and last lines of a run, read from its record.
+
+What a person sees and what run.json holds are the same: the lines are made
+from nothing else.
+"""
+
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_WIDTH = 88
+_LABEL_WIDTH = 9
+
+
+def first_lines(record: Mapping[str, Any], directory: Path | None) -> str:
+    """Returns what a run says before it trains.
+
+    Args:
+      record: The record so far.
+      directory: The run directory; None in a dry run.
+    """
+    data = record["dataset"]
+    versions = record["versions"]
+    replicas = record["replicas"]
+    shares = sorted({record["shares"][0], record["shares"][-1]})
+    rows = [
+        (
+            "tfnet",
+            f"{versions['tfnet']} (TensorFlow {versions['tensorflow']}, Keras"
+            f" {versions['keras']}, Python {versions['python']})",
+        ),
+        (
+            "data",
+            f"{data['name']}: {data['train']:,} training and {data['test']:,}"
+            f" test images, from {data['origin']}",
+        ),
+        ("classes", f"{len(data['classes'])}: {', '.join(data['classes'])}"),
+        (
+            "devices",
+            f"{replicas} replica{'s' if replicas > 1 else ''}:"
+            f" {', '.join(record['devices'])}",
+        ),
+        ("memory", record["memory"]),
+        (
+            "cpu",
+            f"{record['threads']}"
+            f" thread{'s' if record['threads'] > 1 else ''} for an operation,"
+            f" oneDNN {record['onednn']}",
+        ),
+        (
+            "batch",
+            f"{record['batch_size']} in all,"
+            f" {' or '.join(str(share) for share in shares)} on each replica",
+        ),
+        (
+            "model",
+            f"{record['settings']['model']}, {record['parameters']:,}"
+            " parameters",
+        ),
+        (
+            "run",
+            "a dry run: a few steps on a few examples, written nowhere"
+            if directory is None
+            else str(directory),
+        ),
+    ]
+    rows += [("note", note) for note in record["notes"]]
+    return "\n".join(_row(label, text) for label, text in rows)
+
+
+def last_lines(record: Mapping[str, Any], directory: Path | None) -> str:
+    """Returns what a run says after it has trained.
+
+    Args:
+      record: The record.
+      directory: The run directory; None in a dry run.
+    """
+    lines = []
+    if "test_loss" in record:
+        data = record["dataset"]
+        lines.append(
+            f"test loss {record['test_loss']:.3f}, test accuracy"
+            f" {record['test_accuracy']:.1%} on {data['test']:,} images of"
+            f" {data['name']}; accuracy per class:"
+        )
+        lines += _class_lines(record["class_accuracy"])
+    if directory is not None:
+        names = sorted(path.name for path in directory.iterdir())
+        lines.append(f"written to {directory}: {', '.join(names)}")
+    else:
+        lines.append("a dry run: nothing was written")
+    lines += [_row("note", note) for note in record["dataset"]["notes"]]
+    return "\n".join(lines)
+
+
+def _row(label: str, text: str) -> str:
+    return textwrap.fill(
+        text,
+        _WIDTH,
+        initial_indent=label.ljust(_LABEL_WIDTH),
+        subsequent_indent=" " * _LABEL_WIDTH,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _class_lines(accuracies: Mapping[str, float | None]) -> list[str]:
+    width = max(len(name) for name in accuracies)
+    return [
+        f"  {name.ljust(width)}  "
+        + ("no test image" if accuracy is None else f"{accuracy:6.1%}")
+        for name, accuracy in accuracies.items()
+    ]
