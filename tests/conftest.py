@@ -1,7 +1,5 @@
 """What the tests share: one process with eight logical CPU devices."""
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from tfnet.devices.runtime import prepare_process
 
 prepare_process(verbose=False)
 
-from tfnet.data import Dataset, Examples  # noqa: E402
+from tfnet.data import Examples  # noqa: E402
 from tfnet.devices.start import start_devices  # noqa: E402
 
 LOGICAL_DEVICES = 8
@@ -49,12 +47,3 @@ def make_examples():
         return Examples(images.astype(np.uint8), labels)
 
     return make
-
-
-@pytest.fixture
-def python(monkeypatch):
-    """The interpreter to run commands with."""
-    return sys.executable
-
-
-__all__ = ["Dataset"]

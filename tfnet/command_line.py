@@ -15,6 +15,7 @@ import textwrap
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from absl import flags
 
@@ -143,18 +144,15 @@ def _flag_values() -> flags.FlagValues:
     values = flags.FlagValues()
     for field in dataclasses.fields(Config):
         kind = field.metadata["rule"]["kind"]
+        default: Any = field.default
         text = field.metadata["help"]
         if kind is bool:
-            flags.DEFINE_boolean(
-                field.name, field.default, text, flag_values=values
-            )
+            flags.DEFINE_boolean(field.name, default, text, flag_values=values)
         elif kind is str:
-            flags.DEFINE_string(
-                field.name, field.default, text, flag_values=values
-            )
+            flags.DEFINE_string(field.name, default, text, flag_values=values)
         else:
             parser = _NumberParser(field.name, kind)
-            flags.DEFINE(parser, field.name, field.default, text, values)
+            flags.DEFINE(parser, field.name, default, text, values)
     return values
 
 

@@ -55,11 +55,11 @@ def open_arrays(root: Path, image_size: int) -> Dataset | source.Source:
         images.shape[1:] == (image_size, image_size, 3)
         for images, _ in arrays.values()
     ):
-        splits = {
-            split: Examples(images, labels.astype(np.int32))
-            for split, (images, labels) in arrays.items()
-        }
-        return Dataset(name, origin, class_names, **splits)
+        train, test = (
+            Examples(images, labels.astype(np.int32))
+            for images, labels in arrays.values()
+        )
+        return Dataset(name, origin, class_names, train, test)
     return source.from_arrays(
         arrays,
         name=name,

@@ -49,7 +49,7 @@ def open_folder(root: Path) -> source.Source:
                 " has not; both must have the same ones."
             )
         files["test"] = _list(test_root, names, allow_missing=True)
-        notes = ()
+        notes: tuple[str, ...] = ()
     else:
         files = _every_fifth_of_each_class(files["train"])
         notes = (

@@ -90,9 +90,9 @@ def open_tfds(
         if train == test:
             examples = _fifths(examples, split)
         files = examples.map(lambda one: (one[image_key], one[label_key]))
-        return _read(
-            builder, files if limit is None else files.take(limit), size
-        )
+        if limit is not None:
+            files = files.take(limit)
+        return _read(builder, files, size)
 
     return source.Source(
         name=name.replace("/", "_").replace(":", "_"),

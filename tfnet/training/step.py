@@ -190,10 +190,8 @@ def _gradients(
                 objective += share * tf.add_n(model.losses)
         gradients = tape.gradient(objective, variables)
         used[:] = [i for i, g in enumerate(gradients) if g is not None]
-        hits = tf.equal(
-            tf.argmax(logits, axis=-1, output_type=tf.int32), labels
-        )
-        correct = tf.reduce_sum(tf.cast(hits, tf.int32))
+        guesses = tf.argmax(logits, axis=-1, output_type=tf.int32)
+        correct = tf.math.count_nonzero(guesses == labels, dtype=tf.int32)
         dense = [tf.convert_to_tensor(gradients[i]) for i in used]
         return [loss, correct, *dense]
 
