@@ -118,7 +118,8 @@ def main(command: str, what: str, body: Callable[[Config], object]) -> None:
     except Error as error:
         if verbose:
             traceback.print_exc()
-        print(f"{command}: error: {error}", file=sys.stderr)
+        text = " ".join(str(error).splitlines())
+        print(f"{command}: error: {text}", file=sys.stderr)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # Whoever read the output has gone; Python would complain once more

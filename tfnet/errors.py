@@ -3,6 +3,12 @@
 import signal
 
 
+def one_line(error: BaseException) -> str:
+    """Returns the class and the first line of an error from elsewhere."""
+    lines = str(error).strip().splitlines()
+    return ": ".join([type(error).__name__, *lines[:1]])
+
+
 class Error(Exception):
     """Something a user can cause and mend; its text is one line for them."""
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import tfnet
 from tfnet import command_line
 from tfnet.config import Config
-from tfnet.errors import Error, Interrupted, RunError
+from tfnet.errors import Error, Interrupted, RunError, one_line
 from tfnet.runs.directory import (
     RunDirectory,
     check_run_dir,
@@ -82,6 +82,7 @@ def run(config: Config) -> Run:
         if evaluation is not None:
             print("Finished Training", flush=True)
             _add_evaluation(record, dataset, evaluation)
+        model = _plain_copy(config, dataset, model)
         if config.export:
             _export(config, dataset, model, place)
         print(last_lines(record, place), flush=True)
@@ -215,46 +216,44 @@ def _train(
     evaluation = None
     with Screen(total) as screen:
         log = Log(screen, directory, log_every=config.log_every)
-        for epoch in range(-(-total // per_epoch)):
-            log.begin_epoch()
-            for block in training.train_epoch(
-                train,
-                dataset.train,
-                seed=config.seed,
-                epoch=epoch,
-                batch_size=config.batch_size,
-                replicas=devices.replicas,
-                steps=total - epoch * per_epoch,
-                stop_at=config.log_every,
-            ):
-                log.block(
-                    epoch,
-                    block.last_step,
-                    block.loss,
-                    block.correct,
-                    block.examples,
-                )
+        try:
+            for epoch in range(-(-total // per_epoch)):
+                log.begin_epoch()
+                for block in training.train_epoch(
+                    train,
+                    dataset.train,
+                    seed=config.seed,
+                    epoch=epoch,
+                    batch_size=config.batch_size,
+                    replicas=devices.replicas,
+                    steps=total - epoch * per_epoch,
+                    stop_at=config.log_every,
+                ):
+                    log.block(epoch, block)
+                    if stop.received is not None:
+                        break
+                log.end_epoch(epoch)
                 if stop.received is not None:
-                    break
-            log.end_epoch(epoch)
-            record["steps"] = log.steps
-            record["images_per_second"] = round(
-                log.examples / log.train_seconds, 1
-            )
-            if stop.received is not None:
-                return None
-            last = log.steps == total
-            due = config.eval_every and (epoch + 1) % config.eval_every == 0
-            if last or due:
-                begin = time.monotonic()
-                evaluation = training.evaluate(evaluate, strategy, dataset.test)
-                log.evaluation(
-                    epoch,
-                    loss=evaluation.loss,
-                    accuracy=evaluation.accuracy,
-                    seconds=time.monotonic() - begin,
-                )
+                    return None
+                if _evaluation_is_due(config, epoch, log.steps == total):
+                    begin = time.monotonic()
+                    evaluation = training.evaluate(
+                        evaluate, strategy, dataset.test
+                    )
+                    log.evaluation(
+                        epoch,
+                        loss=evaluation.loss,
+                        accuracy=evaluation.accuracy,
+                        seconds=time.monotonic() - begin,
+                    )
+        finally:
+            record.update(log.totals())
     return evaluation
+
+
+def _evaluation_is_due(config: Config, epoch: int, is_last: bool) -> bool:
+    every = config.eval_every
+    return is_last or (every > 0 and (epoch + 1) % every == 0)
 
 
 @contextlib.contextmanager
@@ -275,11 +274,28 @@ def _named_failures(config: Config) -> Iterator[None]:
         if config.model == "net":
             raise
         # A user's own model can fail in any way.
-        first = str(error).strip().split("\n")[0]
         raise RunError(
-            f"--model ({config.model}) failed: {type(error).__name__}:"
-            f" {first}; --verbosity=1 shows where."
+            f"--model ({config.model}) failed: {one_line(error)};"
+            " --verbosity=1 shows where."
         ) from error
+
+
+def _plain_copy(config: Config, dataset: "Dataset", trained: Any) -> Any:
+    """Returns the model without the strategy, with the weights it reached.
+
+    Keras' own `predict` and `fit` follow the strategy a model was made under,
+    and crash there when a replica gets no example; an ordinary model does not.
+    """
+    from tfnet.models import build_model
+
+    model = build_model(
+        config.model,
+        dataset.image_shape,
+        len(dataset.class_names),
+        seed=config.seed,
+    )
+    model.set_weights(trained.get_weights())
+    return model
 
 
 def _export(

@@ -30,8 +30,8 @@ def array_path(root: Path, split: source.Split, what: str) -> Path:
     return root / f"{split}_{what}.npy"
 
 
-def open_arrays(root: Path, image_size: int) -> Dataset | source.Source:
-    """Opens a folder of arrays.
+def map_arrays(root: Path, image_size: int) -> Dataset | None:
+    """Opens a folder of arrays as a data set, if they can be used as they lie.
 
     Args:
       root: Holds `train_images.npy` and `test_images.npy` (uint8 [n, height,
@@ -41,32 +41,57 @@ def open_arrays(root: Path, image_size: int) -> Dataset | source.Source:
       image_size: Height and width wanted, in pixels.
 
     Returns:
-      A Dataset where the arrays can be used as they are, else a Source that
-      brings them to size.
+      The data set; None where the images are of another size, or grey.
 
     Raises:
       DataError: A file is missing or holds something else.
     """
-    arrays = {split: _load_split(root, split) for split in source.SPLITS}
-    class_names = _class_names(root, [labels for _, labels in arrays.values()])
-    name = re.sub(r"[^\w.-]+", "_", root.resolve().name) or "arrays"
-    origin = str(root.absolute())
-    if all(
-        images.shape[1:] == (image_size, image_size, 3)
-        for images, _ in arrays.values()
-    ):
-        train, test = (
-            Examples(images, labels.astype(np.int32))
-            for images, labels in arrays.values()
-        )
-        return Dataset(name, origin, class_names, train, test)
+    arrays = _load_splits(root)
+    for images, _ in arrays.values():
+        # Grey images are seen through a view without memory of its own.
+        is_view = 0 in images.strides and images.size > 1
+        if is_view or images.shape[1:] != (image_size, image_size, 3):
+            return None
+    train, test = (
+        Examples(images, labels.astype(np.int32))
+        for images, labels in arrays.values()
+    )
+    return Dataset(*_names(root, arrays), train, test)
+
+
+def open_arrays(root: Path) -> source.Source:
+    """Opens a folder of arrays that must be brought to size.
+
+    Args:
+      root: As `map_arrays` takes it.
+
+    Raises:
+      DataError: A file is missing or holds something else.
+    """
+    arrays = _load_splits(root)
+    name, origin, class_names = _names(root, arrays)
+    status = array_path(root, "train", "images").stat()
     return source.from_arrays(
         arrays,
         name=name,
         origin=origin,
         class_names=class_names,
-        key=str(array_path(root, "train", "images").stat().st_mtime_ns),
+        key=f"{status.st_size} {status.st_mtime_ns}",
     )
+
+
+_Arrays = dict[source.Split, tuple[np.ndarray, np.ndarray]]
+
+
+def _load_splits(root: Path) -> _Arrays:
+    return {split: _load_split(root, split) for split in source.SPLITS}
+
+
+def _names(root: Path, arrays: _Arrays) -> tuple[str, str, tuple[str, ...]]:
+    """Returns the name, the origin and the names of the classes."""
+    name = re.sub(r"[^\w.-]+", "_", root.resolve().name) or "arrays"
+    class_names = _class_names(root, [labels for _, labels in arrays.values()])
+    return name, str(root.absolute()), class_names
 
 
 def _load_split(

@@ -43,34 +43,38 @@ def open_dataset(
     Raises:
       DataError: It can't be had; the text says what to do.
     """
+    root = Path(name or "").expanduser()
     if name is None:
-        found: Source | Dataset = _default(data_dir, not dry_run, tell)
+        found = _default(data_dir, not dry_run, tell)
     elif name == sample.NAME:
         found = sample.open_sample()
     elif name == cifar10.NAME:
         found = _cifar10(data_dir, not dry_run, tell)
-    elif _is_place(name):
-        root = Path(name).expanduser()
-        if arrays.is_array_folder(root):
-            found = arrays.open_arrays(root, image_size)
-        else:
-            found = folder.open_folder(root)
-    else:
+    elif not _is_place(name):
         found = tfds.open_tfds(name, data_dir, download=not dry_run, tell=tell)
-    if isinstance(found, Source):
-        _check_counts(found.origin, found.counts)
-        return pack.materialise(
-            found,
-            image_size=image_size,
-            cache_dir=_packed_dir(cache_dir),
-            limit=_DRY_RUN_EXAMPLES if dry_run else None,
-            tell=tell,
-        )
+    elif arrays.is_array_folder(root):
+        mapped = arrays.map_arrays(root, image_size)
+        if mapped is not None:
+            return _checked(mapped)
+        found = arrays.open_arrays(root)
+    else:
+        found = folder.open_folder(root)
+    _check_counts(found.origin, found.counts)
+    return pack.materialise(
+        found,
+        image_size=image_size,
+        cache_dir=_packed_dir(cache_dir),
+        limit=_DRY_RUN_EXAMPLES if dry_run else None,
+        tell=tell,
+    )
+
+
+def _checked(data: Dataset) -> Dataset:
     for split in SPLITS:
-        labels = getattr(found, split).labels
-        _check_counts(found.origin, {split: len(labels)})
-        pack.check_labels(labels, len(found.class_names), found.origin)
-    return found
+        labels = getattr(data, split).labels
+        _check_counts(data.origin, {split: len(labels)})
+        pack.check_labels(labels, len(data.class_names), data.origin)
+    return data
 
 
 def _is_place(name: str) -> bool:

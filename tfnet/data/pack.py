@@ -71,8 +71,8 @@ def materialise(
                 f" ({total / 2**20:,.0f} MiB): {error.strerror or error};"
                 " name a directory with room for it."
             ) from error
-    packed = arrays.open_arrays(place, image_size)
-    assert isinstance(packed, Dataset)
+    packed = arrays.map_arrays(place, image_size)
+    assert packed is not None
     return _named(source, packed.train, packed.test)
 
 

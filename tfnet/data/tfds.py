@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tfnet.data import source
-from tfnet.errors import DataError
+from tfnet.errors import DataError, one_line
 
 PROBE_SECONDS = 5.0
 
@@ -171,10 +171,9 @@ def _download(
         builder.download_and_prepare()
     except Exception as error:
         # Servers, disks and checksums all fail here in classes of their own.
-        reason = str(error).strip().split("\n")[0]
         raise DataError(
-            f"--dataset ({name}) could not be downloaded:"
-            f" {type(error).__name__}: {reason}; {ways}."
+            f"--dataset ({name}) could not be downloaded: {one_line(error)};"
+            f" {ways}."
         ) from error
 
 

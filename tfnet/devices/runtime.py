@@ -29,21 +29,27 @@ def prepare_process(*, verbose: bool) -> None:
         # used without it.
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     if "keras" not in sys.modules:
-        os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+        backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+        if backend != "tensorflow":
+            raise _wrong_backend(backend)
     with _standard_error_held_back(not verbose):
         import keras
         import tensorflow  # noqa: F401
     if keras.backend.backend() != "tensorflow":
-        raise ConfigError(
-            f"KERAS_BACKEND ({keras.backend.backend()}) must be tensorflow;"
-            " set it before Keras is imported, or leave it unset."
-        )
+        raise _wrong_backend(keras.backend.backend())
     settings = (keras.config.floatx(), keras.config.image_data_format())
     if settings != ("float32", "channels_last"):
         raise ConfigError(
             f"Keras is set to {', '.join(settings)}; tfnet needs float32,"
             " channels_last (~/.keras/keras.json holds these settings)."
         )
+
+
+def _wrong_backend(backend: str) -> ConfigError:
+    return ConfigError(
+        f"KERAS_BACKEND ({backend}) must be tensorflow; set it before Keras is"
+        " imported, or leave it unset."
+    )
 
 
 @contextlib.contextmanager

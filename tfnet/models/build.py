@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from tfnet.errors import ConfigError
+from tfnet.errors import ConfigError, one_line
 from tfnet.models import net
 
 
@@ -42,9 +42,9 @@ def build_model(
     except Exception as error:
         # Whatever goes wrong in a user's function is named as theirs.
         raise ConfigError(
-            f"--model ({name}) raised {type(error).__name__}: {error}"
-            f" when called as function({image_shape}, {num_classes});"
-            " --verbosity=1 shows where."
+            f"--model ({name}) raised {one_line(error)}; it was called as"
+            f" function({image_shape}, {num_classes}); --verbosity=1 shows"
+            " where."
         ) from error
     _check(name, model, image_shape, num_classes)
     return model
@@ -56,8 +56,8 @@ def _import(name: str) -> Callable[..., Any]:
         function = getattr(importlib.import_module(module_name), function_name)
     except Exception as error:
         raise ConfigError(
-            f"--model ({name}) can't be imported: {error}; it must be"
-            " package.module:function, found from the working directory."
+            f"--model ({name}) can't be imported: {one_line(error)}; it must"
+            " be package.module:function, found from the working directory."
         ) from error
     if not callable(function):
         raise ConfigError(
@@ -81,7 +81,7 @@ def _check(name: str, model: Any, image_shape: tuple, num_classes: int) -> None:
     except Exception as error:
         raise ConfigError(
             f"--model ({name}) does not take images {list(image_shape)}:"
-            f" {error}"
+            f" {one_line(error)}."
         ) from error
     if shape is None or tuple(shape)[1:] != (num_classes,):
         raise ConfigError(

@@ -3,8 +3,10 @@
 Is given the numbers of every block of steps; knows when a line is due.
 """
 
+import math
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,14 +14,15 @@ from tfnet.errors import RunError
 from tfnet.runs.directory import RunDirectory
 from tfnet.runs.screen import Screen
 
+if TYPE_CHECKING:
+    from tfnet.training import BlockResult
+
 
 class Log:
     """Adds up the numbers of blocks, and writes a line where one is due.
 
     Attributes:
       steps: Steps trained so far, over all epochs.
-      examples: Examples trained on so far.
-      train_seconds: Time spent on the blocks, waiting for data included.
     """
 
     def __init__(
@@ -44,52 +47,47 @@ class Log:
         self._clock = clock
         self._start = clock()
         self.steps = 0
-        self.examples = 0
-        self.train_seconds = 0.0
+        self._examples = 0
+        self._train_seconds = 0.0
         self._last_loss: float | None = None
         self.begin_epoch()
 
     def begin_epoch(self) -> None:
         """Forgets the sums of the epoch before."""
-        self._epoch = _Sums(self._clock())
-        self._window = _Sums(self._clock())
+        now = self._clock()
+        self._epoch = _Sums(now)
+        self._window = _Sums(now)
+        self._last_block = now
 
-    def block(
-        self,
-        epoch: int,
-        last_step: int,
-        loss: np.ndarray,
-        correct: np.ndarray,
-        examples: int,
-    ) -> None:
+    def block(self, epoch: int, block: "BlockResult") -> None:
         """Takes the numbers of a block that was trained on.
 
         Args:
           epoch: The number of the epoch, from 0.
-          last_step: Steps of the epoch up to the end of the block.
-          loss: The mean loss of each batch: float [steps].
-          correct: Examples of each batch classified right: int [steps].
-          examples: How many examples the batches had in all.
+          block: The numbers.
 
         Raises:
           RunError: A loss is not finite.
         """
-        self._check_finite(epoch, last_step, loss)
+        self._check_finite(epoch, block)
         now = self._clock()
-        self.steps += len(loss)
-        self.examples += examples
+        self.steps += len(block.loss)
+        self._examples += block.examples
+        self._train_seconds += now - self._last_block
+        self._last_block = now
         for sums in (self._epoch, self._window):
-            sums.add(loss, correct, examples)
+            sums.add(block)
         self._screen.update(
             self.steps,
             loss=self._window.loss,
             accuracy=self._window.accuracy,
             rate=self._window.rate(now),
         )
-        if last_step % self._log_every == 0:
+        if block.last_step % self._log_every == 0:
             # The seed's line: the mean of the last `log_every` batch losses.
             self._screen.line(
-                f"[{epoch + 1}, {last_step:5d}] loss: {self._window.loss:.3f}"
+                f"[{epoch + 1}, {block.last_step:5d}]"
+                f" loss: {self._window.loss:.3f}"
             )
             self._write_window(epoch, now)
 
@@ -98,7 +96,6 @@ class Log:
         now = self._clock()
         if self._window.steps:
             self._write_window(epoch, now)
-        self.train_seconds += now - self._epoch.start
         self._screen.line(
             f"epoch {epoch + 1}: loss {self._epoch.loss:.3f}, accuracy"
             f" {self._epoch.accuracy:.1%}, {self._epoch.rate(now):,.0f}"
@@ -115,22 +112,37 @@ class Log:
           loss: Mean over the test examples.
           accuracy: In [0, 1].
           seconds: How long it took.
+
+        Raises:
+          RunError: The loss is not finite.
         """
+        if not math.isfinite(loss):
+            raise RunError(
+                f"the test loss is not finite after epoch {epoch + 1}. A"
+                " smaller --learning_rate may help."
+            )
         self._screen.line(
             f"epoch {epoch + 1}: test loss {loss:.3f}, test accuracy"
             f" {accuracy:.1%}, {seconds:.1f} s"
         )
         self._write(epoch, "test", loss, accuracy, None)
 
-    def _check_finite(
-        self, epoch: int, last_step: int, loss: np.ndarray
-    ) -> None:
-        finite = np.isfinite(loss)
-        before_first = loss[np.logical_and.accumulate(finite)]
+    def totals(self) -> dict[str, float]:
+        """Returns what the record holds: steps and images per second.
+
+        The rate counts the time of training, waiting for data included, and
+        neither evaluation nor start-up.
+        """
+        rate = self._examples / max(self._train_seconds, 1e-9)
+        return {"steps": self.steps, "images_per_second": round(rate, 1)}
+
+    def _check_finite(self, epoch: int, block: "BlockResult") -> None:
+        finite = np.isfinite(block.loss)
+        before_first = block.loss[np.logical_and.accumulate(finite)]
         if before_first.size:
             self._last_loss = float(before_first[-1])
         if not finite.all():
-            first = last_step - len(loss) + int(np.argmin(finite)) + 1
+            first = block.first_step + int(np.argmin(finite)) + 1
             before = (
                 "there was no finite loss before"
                 if self._last_loss is None
@@ -179,11 +191,11 @@ class _Sums:
         self._correct = 0
         self._examples = 0
 
-    def add(self, loss: np.ndarray, correct: np.ndarray, examples: int) -> None:
-        self.steps += len(loss)
-        self._loss += float(loss.sum())
-        self._correct += int(correct.sum())
-        self._examples += examples
+    def add(self, block: "BlockResult") -> None:
+        self.steps += len(block.loss)
+        self._loss += float(block.loss.sum())
+        self._correct += int(block.correct.sum())
+        self._examples += block.examples
 
     @property
     def loss(self) -> float:
