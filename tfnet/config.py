@@ -75,8 +75,8 @@ class Config:
     )
     cache_dir: str | None = _setting(
         None,
-        "Where image folders and TensorFlow Datasets are kept decoded, ready"
-        " to be memory-mapped. Left unset: $XDG_CACHE_HOME/tfnet, or"
+        "Where image folders and TensorFlow Datasets are kept decoded, for"
+        " the next run. Left unset: $XDG_CACHE_HOME/tfnet, or"
         " ~/.cache/tfnet.",
         kind=str,
         example="/var/tmp/tfnet",

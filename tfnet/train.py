@@ -302,6 +302,8 @@ def _export(
     config: Config, dataset: "Dataset", model: Any, directory: Path | None
 ) -> None:
     """Exports into the run directory, or, in a dry run, to be thrown away."""
+    import numpy as np
+
     from tfnet.runs.saved_model import export_saved_model
 
     with contextlib.ExitStack() as stack:
@@ -309,13 +311,15 @@ def _export(
             temporary = tempfile.TemporaryDirectory()
             directory = Path(stack.enter_context(temporary))
         path = directory / "saved_model"
+        count = min(_COMPARED_IMAGES, len(dataset.test))
+        images, _ = dataset.test.take(np.arange(count))
         try:
             export_saved_model(
                 path,
                 model,
                 dataset.class_names,
                 image_size=config.image_size,
-                examples=dataset.test.images[:_COMPARED_IMAGES],
+                examples=images,
             )
         except OSError as error:
             raise write_failure(error, path) from error

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tfnet.data import source
+from tfnet.data.dataset import Examples
 from tfnet.errors import DataError
 
 NAME = "cifar10"
@@ -96,8 +97,11 @@ def open_copy(path: Path, *, rows: int = ROWS_PER_FILE) -> source.Source:
         raise DataError(f"{path} is damaged or incomplete: {error}") from error
     images = np.concatenate([images for images, _ in batches[:-1]])
     labels = np.concatenate([labels for _, labels in batches[:-1]])
-    return source.from_arrays(
-        {"train": (images, labels), "test": batches[-1]},
+    return source.from_examples(
+        {
+            "train": Examples(images, labels),
+            "test": Examples(*batches[-1]),
+        },
         name=NAME,
         origin=str(path.absolute()),
         class_names=CLASS_NAMES,

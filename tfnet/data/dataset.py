@@ -2,28 +2,41 @@
 
 import dataclasses
 import hashlib
-import mmap
+import math
 
 import numpy as np
+
+from tfnet.data.image_file import ImageFile
 
 _FINGERPRINT_IMAGES = 4096
 
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """Labelled images, all of one size, in memory or memory-mapped.
+    """Labelled images, all of one size, in memory or in a file.
 
     Attributes:
       images: uint8 [examples, height, width, 3].
       labels: int32 [examples], from 0 to the number of classes - 1.
     """
 
-    images: np.ndarray
+    images: np.ndarray | ImageFile
     labels: np.ndarray
 
     def __len__(self) -> int:
         """Returns the number of examples."""
         return len(self.labels)
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of every image."""
+        _, height, width, channels = self.images.shape
+        return height, width, channels
+
+    @property
+    def image_bytes(self) -> int:
+        """Bytes of one image."""
+        return math.prod(self.image_shape)
 
     def take(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Copies the examples at `indices`, in that order, into memory.
@@ -33,14 +46,13 @@ class Examples:
 
         Returns:
           Images, uint8 [n, height, width, 3], and labels, int32 [n].
+
+        Raises:
+          DataError: The file of the images can't be read any more.
         """
-        images = self.images[indices]
-        mapping = self.images.base
-        if isinstance(mapping, mmap.mmap):
-            # Pages once touched count as this process's memory until they
-            # are given back; the system keeps them cached where it has room.
-            mapping.madvise(mmap.MADV_DONTNEED)
-        return images, self.labels[indices]
+        if isinstance(self.images, np.ndarray):
+            return self.images[indices], self.labels[indices]
+        return self.images.take(indices), self.labels[indices]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,8 +78,7 @@ class Dataset:
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """Height, width and channels of every image."""
-        height, width, channels = self.train.images.shape[1:]
-        return height, width, channels
+        return self.train.image_shape
 
     def fingerprint(self) -> str:
         """Returns a name for the contents: 64 hexadecimal digits.

@@ -53,9 +53,9 @@ def open_dataset(
     elif not _is_place(name):
         found = tfds.open_tfds(name, data_dir, download=not dry_run, tell=tell)
     elif arrays.is_array_folder(root):
-        mapped = arrays.map_arrays(root, image_size)
-        if mapped is not None:
-            return _checked(mapped)
+        ready = arrays.open_as_it_lies(root, image_size)
+        if ready is not None:
+            return _checked(ready)
         found = arrays.open_arrays(root)
     else:
         found = folder.open_folder(root)

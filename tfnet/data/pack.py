@@ -1,7 +1,7 @@
-"""From a source to a data set: into memory, or packed on disk and mapped.
+"""From a source to a data set: into memory, or packed on disk.
 
 What is slow to read (files to decode) or large is read once and kept, as
-arrays, in the cache directory; the next run maps it. The packed copy is ours:
+arrays, in the cache directory; the next run uses them. The packed copy is ours:
 a damaged or outdated one is rebuilt.
 """
 
@@ -71,7 +71,7 @@ def materialise(
                 f" ({total / 2**20:,.0f} MiB): {error.strerror or error};"
                 " name a directory with room for it."
             ) from error
-    packed = arrays.map_arrays(place, image_size)
+    packed = arrays.open_as_it_lies(place, image_size)
     assert packed is not None
     return _named(source, packed.train, packed.test)
 

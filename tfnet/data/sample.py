@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tfnet.data import source
+from tfnet.data.dataset import Examples
 
 NAME = "fashion_mnist_10k"
 
@@ -35,10 +36,10 @@ def open_sample() -> source.Source:
     images = _read_idx(folder / "t10k-images-idx3-ubyte.gz")
     labels = _read_idx(folder / "t10k-labels-idx1-ubyte.gz")
     images = np.repeat(images[..., np.newaxis], 3, axis=-1)
-    return source.from_arrays(
+    return source.from_examples(
         {
-            "train": (images[:_TRAIN], labels[:_TRAIN]),
-            "test": (images[_TRAIN:], labels[_TRAIN:]),
+            "train": Examples(images[:_TRAIN], labels[:_TRAIN]),
+            "test": Examples(images[_TRAIN:], labels[_TRAIN:]),
         },
         name=NAME,
         origin="the sample bundled with tfnet",

@@ -11,6 +11,8 @@ from typing import Literal
 
 import numpy as np
 
+from tfnet.data.dataset import Examples
+
 Split = Literal["train", "test"]
 SPLITS: tuple[Split, Split] = ("train", "test")
 
@@ -49,19 +51,18 @@ class Source:
     notes: tuple[str, ...] = ()
 
 
-def from_arrays(
-    arrays: dict[Split, tuple[np.ndarray, np.ndarray]],
+def from_examples(
+    splits: dict[Split, Examples],
     *,
     name: str,
     origin: str,
     class_names: tuple[str, ...],
     key: str = "",
 ) -> Source:
-    """Returns a source over arrays.
+    """Returns a source over examples that may be of another size.
 
     Args:
-      arrays: For each split, images (uint8 [n, height, width, 3]) and labels
-        (integers [n]).
+      splits: The examples of each split.
       name: See `Source`.
       origin: See `Source`.
       class_names: See `Source`.
@@ -71,20 +72,20 @@ def from_arrays(
     def read(split: Split, size: int, limit: int | None) -> Chunks:
         from tfnet.data import images as rule
 
-        images, labels = arrays[split]
-        end = len(labels) if limit is None else min(limit, len(labels))
+        examples = splits[split]
+        end = len(examples) if limit is None else min(limit, len(examples))
         for start in range(0, end, CHUNK):
-            stop = min(start + CHUNK, end)
-            chunk = images[start:stop]
-            if chunk.shape[1:3] != (size, size):
-                chunk = rule.resize(chunk, size).numpy()
-            yield chunk, labels[start:stop]
+            chunk = np.arange(start, min(start + CHUNK, end))
+            images, labels = examples.take(chunk)
+            if images.shape[1:3] != (size, size):
+                images = rule.resize(images, size).numpy()
+            yield images, labels
 
     return Source(
         name=name,
         origin=origin,
         class_names=class_names,
-        counts={split: len(labels) for split, (_, labels) in arrays.items()},
+        counts={split: len(examples) for split, examples in splits.items()},
         key=key,
         read=read,
         costly=False,

@@ -109,8 +109,7 @@ def evaluate(
     """
     replicas = strategy.num_replicas_in_sync
     devices = strategy.extended.worker_devices
-    image_bytes = int(np.prod(examples.images.shape[1:]))
-    chunk = replicas * max(1, min(_CHUNK, _CHUNK_BYTES // image_bytes))
+    chunk = replicas * max(1, min(_CHUNK, _CHUNK_BYTES // examples.image_bytes))
     total_loss = 0.0
     total: Any = 0
     for start in range(0, len(examples), chunk):

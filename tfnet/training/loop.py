@@ -80,8 +80,7 @@ def train_epoch(
     last_step = steps_in_epoch(len(examples), batch_size)
     if steps is not None:
         last_step = min(last_step, steps)
-    image_bytes = int(np.prod(examples.images.shape[1:]))
-    pace = _Pace(max(1, _BLOCK_BYTES // (image_bytes * batch_size)))
+    pace = _Pace(max(1, _BLOCK_BYTES // (examples.image_bytes * batch_size)))
     for block in blocks(
         examples,
         order,

@@ -1,0 +1,1 @@
+"""Measurements: what README's figures were made with."""

@@ -1,0 +1,86 @@
+"""Images in an .npy file larger than memory, read as they are asked for.
+
+By plain reads, not through a memory map: a map counts every page it has ever
+touched, and the pages around it, as this process's memory, so that a run on a
+large set would look (and be limited) as if it held all of it.
+"""
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from tfnet.errors import DataError
+
+
+class ImageFile:
+    """Images in a file.
+
+    Attributes:
+      path: The file.
+      shape: Images, height, width and channels. Grey images in the file, [n,
+        height, width], are given with their value in all three channels.
+      dtype: uint8, or what else the file holds.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Opens an .npy file.
+
+        Args:
+          path: The file.
+
+        Raises:
+          OSError: It can't be opened.
+          ValueError: It is no .npy file, or shorter than its header says.
+        """
+        mapped = np.load(path, mmap_mode="r")
+        self.path = path
+        self.dtype = mapped.dtype
+        self._stored = mapped.shape[1:]
+        self._is_grey = mapped.ndim == 3
+        self.shape = (*mapped.shape, 3) if self._is_grey else mapped.shape
+        self._offset = mapped.offset
+        self._row = mapped.dtype.itemsize * int(np.prod(self._stored))
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115
+        if hasattr(os, "posix_fadvise"):
+            # Batches are drawn from all over: reading ahead is in vain.
+            os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        """Reads images.
+
+        Args:
+          indices: Integers [n], each from 0 to the number of images - 1.
+
+        Returns:
+          uint8 [n, height, width, 3].
+
+        Raises:
+          DataError: The file is shorter than it was, or can't be read.
+        """
+        count = len(indices)
+        images = np.empty((count, *self._stored), self.dtype)
+        buffer = images.reshape(-1).view(np.uint8).data
+        # One read for images that lie side by side, as in an evaluation.
+        breaks = np.flatnonzero(np.diff(indices.astype(np.int64)) != 1) + 1
+        starts = [0, *breaks.tolist()] if count else []
+        for start, stop in zip(starts, [*starts[1:], count], strict=True):
+            self._read(
+                buffer[start * self._row : stop * self._row],
+                self._offset + int(indices[start]) * self._row,
+            )
+        if self._is_grey:
+            return np.repeat(images[..., np.newaxis], 3, axis=-1)
+        return images
+
+    def _read(self, buffer: memoryview, offset: int) -> None:
+        while buffer:
+            try:
+                done = os.preadv(self._file.fileno(), [buffer], offset)
+            except OSError as error:
+                raise DataError(
+                    f"{self.path} can't be read: {error.strerror}."
+                ) from error
+            if done == 0:
+                raise DataError(f"{self.path} was cut short while in use.")
+            buffer, offset = buffer[done:], offset + done
