@@ -65,7 +65,7 @@ def test_the_main_command_from_an_empty_directory(offline):
     record = json.loads((run / "run.json").read_text())
     assert record["exit_reason"] == "finished"
     assert record["dataset"]["name"] == "fashion_mnist_10k"
-    assert "CIFAR-10 can't be had" in record["dataset"]["notes"][0]
+    assert "CIFAR-10 can't be had" in record["notes"][0]
     assert record["steps"] == 4000
     assert record["parameters"] == 62006
     assert record["test_accuracy"] > 0.7

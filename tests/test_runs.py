@@ -239,7 +239,6 @@ def test_summary_shows_what_the_record_holds(tmp_path):
             "train": 1234,
             "test": 56,
             "classes": ["cat", "wolf\nhound"],
-            "notes": ["no test images"],
         },
         "devices": ["CPU:0 (some)", "CPU:1 (some)"],
         "replicas": 2,

@@ -338,7 +338,6 @@ def _first_record(
             "train": len(dataset.train),
             "test": len(dataset.test),
             "classes": list(dataset.class_names),
-            "notes": list(dataset.notes),
         },
         "devices": list(devices.names),
         "replicas": devices.replicas,

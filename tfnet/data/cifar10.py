@@ -62,7 +62,7 @@ def find_copies(data_dir: str | None) -> Iterator[Path]:
     """
     for place in usual_places(data_dir):
         for copy in _COPIES:
-            path = place / copy
+            path = Path(place).expanduser() / copy
             if path.is_dir():
                 names = set(os.listdir(path))
                 if names & {*_PYTHON, *_BINARY}:
@@ -71,13 +71,12 @@ def find_copies(data_dir: str | None) -> Iterator[Path]:
                 yield path
 
 
-def usual_places(data_dir: str | None) -> list[Path]:
-    """Returns the places where `find_copies` looks, first to last."""
+def usual_places(data_dir: str | None) -> list[str]:
+    """Returns where `find_copies` looks, first to last; ~ is the home."""
     if data_dir is not None:
-        return [Path(data_dir).expanduser()]
+        return [data_dir]
     keras = os.environ.get("KERAS_HOME", "~/.keras")
-    places = ["data", ".", f"{keras}/datasets", "~/data", "~/Downloads"]
-    return [Path(place).expanduser() for place in places]
+    return ["./data", ".", f"{keras}/datasets", "~/data", "~/Downloads"]
 
 
 def open_copy(path: Path, *, rows: int = ROWS_PER_FILE) -> source.Source:

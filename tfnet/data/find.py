@@ -102,8 +102,8 @@ def _default(
         return _cifar10(data_dir, download, tell)
     except DataError as error:
         note = (
-            f"--dataset is unset, and CIFAR-10 can't be had: this run uses"
-            f" {sample.NAME}, the bundled sample. ({error})"
+            f"this run uses {sample.NAME}, the bundled sample, because"
+            f" --dataset is unset and CIFAR-10 can't be had. {error}"
         )
         return dataclasses.replace(sample.open_sample(), notes=(note,))
 
@@ -121,11 +121,11 @@ def _cifar10(
         return tfds.open_tfds(
             cifar10.NAME, data_dir, download=download, tell=tell
         )
-    looked = [*cifar10.usual_places(data_dir), tfds.default_dir(data_dir)]
+    looked = cifar10.usual_places(data_dir)
+    looked.append(tfds.usual_dir(data_dir))
+    reason = "its server does not answer" if download else "none is downloaded"
     raise DataError(
-        "--dataset=cifar10 was not found in"
-        f" {', '.join(dict.fromkeys(str(place) for place in looked))}, nor"
-        f" {'does its server answer' if download else 'is it downloaded'};"
-        " put cifar-10-binary.tar.gz into one of these places, name another"
-        f" with --data_dir, or take --dataset={sample.NAME}."
+        f"--dataset=cifar10: no copy in {', '.join(looked)}, and {reason}; put"
+        " cifar-10-binary.tar.gz into one of these places, or name another"
+        " with --data_dir."
     )

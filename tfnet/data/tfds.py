@@ -1,5 +1,6 @@
 """TensorFlow Datasets: any image classification set, by its name."""
 
+import os
 import threading
 import urllib.error
 import urllib.parse
@@ -16,15 +17,14 @@ PROBE_SECONDS = 5.0
 
 def is_prepared(name: str, data_dir: str | None) -> bool:
     """Returns whether a copy is ready to be read; imports nothing heavy."""
-    return any(default_dir(data_dir).glob(f"{name}/*/dataset_info.json"))
+    place = Path(usual_dir(data_dir)).expanduser()
+    return any(place.glob(f"{name}/*/dataset_info.json"))
 
 
-def default_dir(data_dir: str | None) -> Path:
-    """Returns the directory that TensorFlow Datasets keeps its copies in."""
-    import os
-
+def usual_dir(data_dir: str | None) -> str:
+    """Returns where TensorFlow Datasets keeps its copies; ~ is the home."""
     usual = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
-    return Path(data_dir or usual).expanduser()
+    return data_dir or usual
 
 
 def can_reach(url: str, *, seconds: float = PROBE_SECONDS) -> bool:
@@ -71,7 +71,7 @@ def open_tfds(
     """
     import tensorflow_datasets as tfds
 
-    place = default_dir(data_dir)
+    place = Path(usual_dir(data_dir)).expanduser()
     builder = _builder(tfds, name, place)
     image_key, label_key = _keys(tfds, builder, name)
     if not builder.is_prepared():

@@ -90,7 +90,7 @@ def last_lines(record: Mapping[str, Any], directory: Path | None) -> str:
         lines.append(f"written to {directory}: {', '.join(names)}")
     else:
         lines.append("a dry run: nothing was written")
-    lines += [_row("note", note) for note in record["dataset"]["notes"]]
+    lines += [_row("note", note) for note in record["notes"]]
     return "\n".join(lines)
 
 
