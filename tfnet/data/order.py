@@ -15,7 +15,7 @@ def epoch_order(num_examples: int, *, seed: int, epoch: int) -> np.ndarray:
 
     Args:
       num_examples: How many examples there are.
-      seed: The seed of the run, from 0 to 2**64 - 1.
+      seed: The seed of the run, from 0 to 2**32 - 1.
       epoch: The number of the epoch, from 0.
 
     Returns:

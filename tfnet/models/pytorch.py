@@ -49,8 +49,8 @@ def from_state_dict(
       state: Arrays as `to_state_dict` returns them.
 
     Raises:
-      ValueError: A name is missing or unknown, or a shape does not fit; the
-        model is then unchanged.
+      ValueError: A name is missing or unknown, a shape does not fit, or
+        values are no numbers; the model is then unchanged.
     """
     expected = {
         name: array.shape for name, array in to_state_dict(model).items()
@@ -58,14 +58,17 @@ def from_state_dict(
     if set(state) != set(expected):
         odd = sorted(set(state) ^ set(expected))
         raise ValueError(f"missing or unknown in the state dict: {odd}")
+    arrays = {
+        name: np.asarray(array, np.float32) for name, array in state.items()
+    }
     for name, shape in expected.items():
-        if np.shape(state[name]) != shape:
+        if arrays[name].shape != shape:
             raise ValueError(
                 f"{name} must be {list(shape)}; it is"
-                f" {list(np.shape(state[name]))}"
+                f" {list(arrays[name].shape)}"
             )
     for name in (*_CONVOLUTIONS, *_DENSE):
-        kernel = np.asarray(state[f"{name}.weight"])
+        kernel = arrays[f"{name}.weight"]
         if name == "fc1":
             height, width, channels = _feature_shape(model)
             kernel = kernel.reshape(-1, channels, height, width)
@@ -73,8 +76,7 @@ def from_state_dict(
             kernel = kernel.reshape(-1, kernel.shape[-1])
         else:
             kernel = np.moveaxis(kernel, (0, 1), (-1, -2))
-        bias = np.asarray(state[f"{name}.bias"])
-        model.get_layer(name).set_weights([kernel, bias])
+        model.get_layer(name).set_weights([kernel, arrays[f"{name}.bias"]])
 
 
 def _feature_shape(model: keras.Model) -> tuple[int, int, int]:
