@@ -196,7 +196,7 @@ def test_the_state_dict_is_a_copy():
          "could not convert"),
     ],
     ids=["missing", "unknown", "misspelt", "transposed", "an axis more",
-         "a scalar", "Keras' layout"],
+         "a scalar", "Keras' layout", "text"],
 )  # fmt: skip
 def test_a_wrong_state_dict_changes_nothing(golden, change, name):
     model = build()
