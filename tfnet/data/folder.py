@@ -41,7 +41,7 @@ def open_folder(root: Path) -> source.Source:
     names = _class_names(train_root)
     files = {"train": _list(train_root, names)}
     if test_root is not None:
-        unknown = set(_class_names(test_root)) - set(names)
+        unknown = set(_folder_names(test_root)) - set(names)
         if unknown:
             raise DataError(
                 f"--dataset ({root}): {test_root.name}/ has the classes"
@@ -95,7 +95,10 @@ def _key(root: Path, names: Sequence[str], files: dict) -> str:
     digest = hashlib.sha256(repr(tuple(names)).encode())
     for split in source.SPLITS:
         for path, label in files[split]:
-            status = os.stat(path)
+            try:
+                status = os.stat(path)
+            except OSError as error:
+                raise _unreadable(path, error) from error
             line = (
                 os.path.relpath(path, root),
                 label,
@@ -118,16 +121,25 @@ def natural_order(name: str) -> tuple:
     )
 
 
+def _by_name(entry: os.DirEntry) -> tuple:
+    """Returns a key that sorts files: a.png before a1.png."""
+    return natural_order(os.path.splitext(entry.name)[0]), entry.name
+
+
 def _visible(folder: Path) -> list[os.DirEntry]:
     try:
         entries = list(os.scandir(folder))
     except OSError as error:
-        raise DataError(f"{folder} can't be read: {error.strerror}.") from error
+        raise _unreadable(folder, error) from error
     return [entry for entry in entries if not entry.name.startswith(".")]
 
 
+def _folder_names(folder: Path) -> list[str]:
+    return [entry.name for entry in _visible(folder) if entry.is_dir()]
+
+
 def _class_names(folder: Path) -> list[str]:
-    names = [entry.name for entry in _visible(folder) if entry.is_dir()]
+    names = _folder_names(folder)
     if len(names) < 2:
         found = f"only {names[0]}" if names else "none"
         raise DataError(
@@ -157,7 +169,7 @@ def _list(
             raise DataError(
                 f"{place} is a class without an image; add some or remove it."
             )
-        entries.sort(key=lambda entry: natural_order(entry.name))
+        entries.sort(key=_by_name)
         files += [(entry.path, label) for entry in entries]
     return files
 
@@ -215,9 +227,13 @@ def _check_readable(path: str) -> None:
         with open(path, "rb") as file:
             rule.decode(file.read())
     except OSError as error:
-        raise DataError(f"{path} can't be read: {error.strerror}.") from error
+        raise _unreadable(path, error) from error
     except tf.errors.OpError as error:
         raise DataError(
             f"{path} is no image that can be read (JPEG, PNG, GIF or BMP);"
             " mend it or remove it."
         ) from error
+
+
+def _unreadable(path: str | Path, error: OSError) -> DataError:
+    return DataError(f"{path} can't be read: {error.strerror}.")

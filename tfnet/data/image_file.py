@@ -5,7 +5,9 @@ touched, and the pages around it, as this process's memory, so that a run on a
 large set would look (and be limited) as if it held all of it.
 """
 
+import itertools
 import os
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -41,10 +43,13 @@ class ImageFile:
         self.shape = (*mapped.shape, 3) if self._is_grey else mapped.shape
         self._offset = mapped.offset
         self._row = mapped.dtype.itemsize * int(np.prod(self._stored))
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115
+        # Held open: it stays the file that was checked, whatever takes its
+        # name while a run goes on.
+        self._handle = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._handle)
         if hasattr(os, "posix_fadvise"):
             # Batches are drawn from all over: reading ahead is in vain.
-            os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+            os.posix_fadvise(self._handle, 0, 0, os.POSIX_FADV_RANDOM)
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         """Reads images.
@@ -63,8 +68,8 @@ class ImageFile:
         buffer = images.reshape(-1).view(np.uint8).data
         # One read for images that lie side by side, as in an evaluation.
         breaks = np.flatnonzero(np.diff(indices.astype(np.int64)) != 1) + 1
-        starts = [0, *breaks.tolist()] if count else []
-        for start, stop in zip(starts, [*starts[1:], count], strict=True):
+        edges = [0, *breaks.tolist(), count] if count else []
+        for start, stop in itertools.pairwise(edges):
             self._read(
                 buffer[start * self._row : stop * self._row],
                 self._offset + int(indices[start]) * self._row,
@@ -76,7 +81,7 @@ class ImageFile:
     def _read(self, buffer: memoryview, offset: int) -> None:
         while buffer:
             try:
-                done = os.preadv(self._file.fileno(), [buffer], offset)
+                done = os.preadv(self._handle, [buffer], offset)
             except OSError as error:
                 raise DataError(
                     f"{self.path} can't be read: {error.strerror}."

@@ -125,7 +125,7 @@ def _builder(tfds: Any, name: str, place: Path) -> Any:
 def _keys(tfds: Any, builder: Any, name: str) -> tuple[str, str]:
     """Returns the names of the image and of the label in an example."""
     keys = builder.info.supervised_keys or ("image", "label")
-    features = builder.info.features
+    features = dict(builder.info.features)
     is_classification = (
         len(keys) == 2
         and isinstance(keys[0], str)

@@ -1,0 +1,151 @@
+"""Folders of arrays, in memory and in the file."""
+
+import numpy as np
+import pytest
+
+import tfnet
+from tfnet.data import arrays, open_dataset
+from tfnet.data.image_file import ImageFile
+
+
+def make(root, **changes):
+    random = np.random.default_rng(0)
+    content = {
+        "train_images": random.integers(0, 256, (9, 4, 4, 3)).astype(np.uint8),
+        "train_labels": np.arange(9) % 3,
+        "test_images": random.integers(0, 256, (5, 4, 4, 3)).astype(np.uint8),
+        "test_labels": np.arange(5) % 3,
+        **changes,
+    }
+    root.mkdir(exist_ok=True)
+    for name, array in content.items():
+        if array is not None:
+            np.save(root / f"{name}.npy", array)
+    return content
+
+
+def opened(root, *, image_size=4, **keywords):
+    return open_dataset(
+        str(root),
+        data_dir=None,
+        cache_dir=str(root / "cache"),
+        image_size=image_size,
+        dry_run=False,
+        tell=print,
+        **keywords,
+    )
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_arrays_are_used_as_they_lie(in_memory, tmp_path, monkeypatch):
+    if not in_memory:
+        monkeypatch.setattr(arrays, "IN_MEMORY_BYTES", 10)
+    content = make(tmp_path / "set")
+    data = opened(tmp_path / "set")
+    assert isinstance(data.train.images, ImageFile) != in_memory
+    assert data.name == "set"
+    assert data.class_names == ("0", "1", "2")
+    for indices in ([], [0], [8, 0, 3], [2, 3, 4, 5], [1, 2, 2, 3, 0]):
+        chosen = np.array(indices, np.uint32)
+        images, labels = data.train.take(chosen)
+        np.testing.assert_array_equal(images, content["train_images"][chosen])
+        assert labels.tolist() == content["train_labels"][chosen].tolist()
+        assert images.dtype == np.uint8
+    assert not (tmp_path / "set" / "cache").exists()
+
+
+def test_a_set_in_a_file_is_the_same_set(tmp_path, monkeypatch):
+    make(tmp_path / "set")
+    whole = opened(tmp_path / "set").fingerprint()
+    monkeypatch.setattr(arrays, "IN_MEMORY_BYTES", 10)
+    assert opened(tmp_path / "set").fingerprint() == whole
+
+
+def test_a_change_in_what_is_looked_at_changes_the_fingerprint(tmp_path):
+    content = make(tmp_path / "set")
+    prints = [opened(tmp_path / "set").fingerprint()]
+    for name in ("train_images", "test_labels"):
+        array = content[name].copy()
+        array.flat[-1] = (array.flat[-1] + 1) % 3
+        make(tmp_path / "set", **{name: array})
+        prints.append(opened(tmp_path / "set").fingerprint())
+    assert len(set(prints)) == 3
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_grey_images_get_three_channels(in_memory, tmp_path, monkeypatch):
+    if not in_memory:
+        monkeypatch.setattr(arrays, "IN_MEMORY_BYTES", 10)
+    grey = np.arange(9 * 16).reshape(9, 4, 4).astype(np.uint8)
+    make(tmp_path / "set", train_images=grey)
+    images, _ = opened(tmp_path / "set").train.take(np.arange(9))
+    np.testing.assert_array_equal(images, np.stack([grey] * 3, axis=-1))
+
+
+def test_another_size_is_resized_by_the_rule(tmp_path):
+    from tfnet.data.images import resize
+
+    content = make(tmp_path / "set")
+    images, _ = opened(tmp_path / "set", image_size=8).test.take(np.arange(5))
+    np.testing.assert_array_equal(images, resize(content["test_images"], 8))
+
+
+def test_classes_have_names_where_a_file_gives_them(tmp_path):
+    make(tmp_path / "set")
+    (tmp_path / "set" / "classes.txt").write_text("ä\nb c\nd\n")
+    assert opened(tmp_path / "set").class_names == ("ä", "b c", "d")
+
+
+@pytest.mark.parametrize(
+    ("changes", "texts"),
+    [
+        ({"train_images": np.zeros((9, 4, 4, 3))}, ["float64", "uint8 [n,"]),
+        ({"train_images": np.zeros((9, 4, 4, 1), np.uint8)}, ["[9, 4, 4, 1]"]),
+        ({"train_images": np.zeros((9, 4), np.uint8)}, ["[9, 4]"]),
+        ({"train_labels": np.zeros(8, int)}, ["integers [9]"]),
+        ({"train_labels": np.zeros(9)}, ["float64"]),
+        ({"train_labels": np.array([0, 1, -1] * 3)}, ["label -1 is out"]),
+        ({"test_images": None}, ["test_images.npy is missing"]),
+        ({"train_labels": np.array([None] * 9)}, ["train_labels.npy"]),
+        ({"train_images": np.array([None] * 9)}, ["train_images.npy"]),
+        (
+            {
+                "train_images": np.zeros((0, 4, 4, 3), np.uint8),
+                "train_labels": np.zeros(0, int),
+            },
+            ["no train examples"],
+        ),
+    ],
+)
+def test_arrays_that_are_something_else_are_named(changes, texts, tmp_path):
+    make(tmp_path / "set", **changes)
+    with pytest.raises(tfnet.DataError) as caught:
+        opened(tmp_path / "set")
+    for text in texts:
+        assert text in str(caught.value)
+
+
+def test_a_label_without_a_name_is_out_of_range(tmp_path):
+    make(tmp_path / "set")
+    (tmp_path / "set" / "classes.txt").write_text("a\nb\n")
+    with pytest.raises(tfnet.DataError, match="label 2 is out of range"):
+        opened(tmp_path / "set")
+
+
+@pytest.mark.parametrize("left", [0, 20, 200])
+def test_a_file_cut_short_is_named(left, tmp_path):
+    make(tmp_path / "set")
+    path = tmp_path / "set" / "train_images.npy"
+    path.write_bytes(path.read_bytes()[:left])
+    with pytest.raises(tfnet.DataError, match="images[.]npy is damaged"):
+        opened(tmp_path / "set")
+
+
+def test_a_file_cut_short_while_in_use_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(arrays, "IN_MEMORY_BYTES", 10)
+    make(tmp_path / "set")
+    data = opened(tmp_path / "set")
+    path = tmp_path / "set" / "train_images.npy"
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(tfnet.DataError, match="cut short"):
+        data.train.take(np.array([8]))
