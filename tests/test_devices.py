@@ -71,6 +71,30 @@ def test_batches_smaller_than_the_replicas_are_told():
     assert any("--batch_size (4)" in note for note in devices.notes)
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("floatx", "float16"),
+        ("dtype_policy", "mixed_float16"),
+        ("image_data_format", "channels_first"),
+    ],
+)
+def test_other_settings_of_keras_are_refused(setting, value, monkeypatch):
+    import keras
+
+    from tfnet.devices.runtime import prepare_process
+
+    before = getattr(keras.config, setting)()
+    change = getattr(keras.config, f"set_{setting}")
+    change(value)
+    try:
+        with pytest.raises(tfnet.ConfigError, match=value):
+            prepare_process(verbose=False)
+    finally:
+        change(before)
+    prepare_process(verbose=False)
+
+
 def test_gpu_memory_is_read_from_a_listing():
     # nine tenths of 1000, 500 and 20; the rest is left to others
     assert free_gpu_memory(3, "1000\n500\n20\n") == [900, 450, 18]

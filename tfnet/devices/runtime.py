@@ -37,10 +37,15 @@ def prepare_process(*, verbose: bool) -> None:
         import tensorflow  # noqa: F401
     if keras.backend.backend() != "tensorflow":
         raise _wrong_backend(keras.backend.backend())
-    settings = (keras.config.floatx(), keras.config.image_data_format())
-    if settings != ("float32", "channels_last"):
+    settings = (
+        keras.config.floatx(),
+        keras.config.dtype_policy().name,
+        keras.config.image_data_format(),
+    )
+    if settings != ("float32", "float32", "channels_last"):
         raise ConfigError(
-            f"Keras is set to {', '.join(settings)}; tfnet needs float32,"
+            f"Keras is set to floatx, dtype policy and data format"
+            f" {', '.join(settings)}; tfnet needs float32, float32,"
             " channels_last (~/.keras/keras.json holds these settings)."
         )
 

@@ -152,6 +152,13 @@ def _set_memory(kind: str, physical: list, split: int, growth: bool) -> str:
             _unless_started(
                 tf.config.experimental.set_memory_growth, gpu, growth
             )
+            # What it is, if TensorFlow had started before.
+            if bool(tf.config.experimental.get_memory_growth(gpu)) != growth:
+                raise ConfigError(
+                    f"--{'' if growth else 'no'}memory_growth can't be had any"
+                    " more: TensorFlow has started in this process; restart it"
+                    " first."
+                )
         return "taken as needed" if growth else "all taken at the start"
     limits: list[int | None] = [None] * len(physical)
     if kind == "GPU":
