@@ -203,6 +203,24 @@ def test_a_reader_that_leaves_ends_the_run_quietly(tmp_path):
     assert done.stderr == ""
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="not Linux")
+@pytest.mark.parametrize("flags", [QUICK, ("--help",)])
+def test_an_output_that_is_full_is_one_line(flags, tmp_path):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command(*flags),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+        )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "tfnet.train: error: the standard output can't be used: No space left"
+        " on device.\n"
+    )
+
+
 def small_disk(path, size):
     """Mounts a small file system; skips where that is not allowed."""
     path.mkdir()

@@ -107,11 +107,11 @@ def main(command: str, what: str, body: Callable[[Config], object]) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     arguments = sys.argv[1:]
-    if any(argument in ("--help", "-h", "-help") for argument in arguments):
-        print(_help(command, what))
-        sys.exit(0)
     verbose = False
     try:
+        if {"--help", "-help", "-h"} & set(arguments):
+            print(_help(command, what), flush=True)
+            return
         config = parse(arguments)
         verbose = config.verbosity > 0
         body(config)
@@ -122,16 +122,30 @@ def main(command: str, what: str, body: Callable[[Config], object]) -> None:
         print(f"{command}: error: {text}", file=sys.stderr)
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        # Whoever read the output has gone; Python would complain once more
-        # when it flushes it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read the output has gone.
+        _forget_output()
         sys.exit(128 + signal.SIGPIPE)
+    except OSError as error:
+        if verbose:
+            traceback.print_exc()
+        _forget_output()
+        where = error.filename or "the standard output"
+        print(
+            f"{command}: error: {where} can't be used: {error.strerror}.",
+            file=sys.stderr,
+        )
+        sys.exit(1)
     except Interrupted as error:
         print(f"{command}: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         print(f"{command}: interrupted.", file=sys.stderr)
         sys.exit(130)
+
+
+def _forget_output() -> None:
+    """Keeps Python from complaining once more when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def recipes_directory() -> Path:

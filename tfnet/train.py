@@ -263,7 +263,7 @@ def _named_failures(config: Config) -> Iterator[None]:
 
     try:
         yield
-    except (Error, BrokenPipeError):
+    except (Error, OSError):
         raise
     except (tf.errors.ResourceExhaustedError, MemoryError) as error:
         raise RunError(
