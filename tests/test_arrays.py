@@ -149,3 +149,136 @@ def test_a_file_cut_short_while_in_use_is_an_error(tmp_path, monkeypatch):
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(tfnet.DataError, match="cut short"):
         data.train.take(np.array([8]))
+
+
+@pytest.mark.parametrize("name", ["train_labels", "test_images", "test_labels"])
+@pytest.mark.parametrize("image_size", [4, 8])
+def test_the_file_that_is_missing_is_named(name, image_size, tmp_path):
+    make(tmp_path / "set", **{name: None})
+    with pytest.raises(tfnet.DataError) as caught:
+        opened(tmp_path / "set", image_size=image_size)
+    assert str(caught.value) == f"{tmp_path / 'set' / name}.npy is missing."
+
+
+@pytest.mark.parametrize("name", ["train_images", "train_labels",
+                                  "test_images", "test_labels"])  # fmt: skip
+@pytest.mark.parametrize(
+    "content", [b"", b"\x93NUMPY", b"no array at all", bytes(4000)]
+)
+def test_a_file_that_is_no_array_is_named(name, content, tmp_path):
+    make(tmp_path / "set")
+    path = tmp_path / "set" / f"{name}.npy"
+    path.write_bytes(content)
+    with pytest.raises(tfnet.DataError) as caught:
+        opened(tmp_path / "set")
+    assert str(caught.value) == f"{path} is damaged or no .npy file."
+
+
+@pytest.mark.parametrize("name", ["train_images", "train_labels"])
+def test_a_pickled_array_is_refused_and_runs_nothing(
+    name, tmp_path, monkeypatch
+):
+    from test_cifar10 import Attack
+
+    monkeypatch.chdir(tmp_path)
+    make(tmp_path / "set", **{name: np.array([Attack()] * 9, object)})
+    with pytest.raises(tfnet.DataError, match=f"{name}.npy is damaged"):
+        opened(tmp_path / "set")
+    assert not (tmp_path / "attacked").exists()
+
+
+@pytest.mark.parametrize(
+    "kind", ["u1", "i1", "<i2", ">i4", "<u4", "<i8", ">u8"]
+)
+def test_labels_of_any_integer_type_are_taken(kind, tmp_path):
+    make(tmp_path / "set", train_labels=(np.arange(9) % 3).astype(kind))
+    labels = opened(tmp_path / "set").train.labels
+    assert labels.tolist() == [0, 1, 2] * 3
+    assert labels.dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [np.zeros((9, 1), int), np.zeros((9, 3), int), np.array(0),
+     np.array(["a"] * 9), np.zeros(9, bool)],
+)  # fmt: skip
+def test_labels_of_another_kind_are_named(labels, tmp_path):
+    make(tmp_path / "set", test_labels=labels[:5] if labels.ndim else labels)
+    with pytest.raises(tfnet.DataError) as caught:
+        opened(tmp_path / "set")
+    assert f"{tmp_path / 'set' / 'test_labels.npy'} must be" in str(
+        caught.value
+    )
+    assert "integers [5], one an image" in str(caught.value)
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize("image_size", [4, 8])
+def test_a_negative_label_is_out_of_range(split, image_size, tmp_path):
+    count = {"train": 9, "test": 5}[split]
+    labels = np.arange(count) % 3
+    labels[-1] = -1
+    make(tmp_path / "set", **{f"{split}_labels": labels})
+    with pytest.raises(tfnet.DataError) as caught:
+        opened(tmp_path / "set", image_size=image_size)
+    assert "label -1 is out of range" in str(caught.value)
+    assert "from 0 to 2" in str(caught.value)
+    assert str(tmp_path / "set") in str(caught.value)
+
+
+def test_classes_are_counted_over_both_splits(tmp_path):
+    make(tmp_path / "set", test_labels=np.array([0, 1, 2, 6, 0]))
+    names = opened(tmp_path / "set").class_names
+    assert names == ("0", "1", "2", "3", "4", "5", "6")
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+@pytest.mark.parametrize("grey", [True, False])
+@pytest.mark.parametrize("image_size", [2, 8])
+def test_other_sizes_are_the_same_from_memory_and_from_the_file(
+    in_memory, grey, image_size, tmp_path, monkeypatch
+):
+    from tfnet.data.images import resize
+
+    images = np.random.default_rng(1).integers(0, 256, (9, 4, 5, 3))
+    images = images.astype(np.uint8)
+    make(tmp_path / "set", train_images=images[..., 0] if grey else images)
+    if grey:
+        images = np.repeat(images[..., :1], 3, axis=-1)
+    if not in_memory:
+        monkeypatch.setattr(arrays, "IN_MEMORY_BYTES", 10)
+    data = opened(tmp_path / "set", image_size=image_size)
+    assert isinstance(data.train.images, ImageFile) != in_memory
+    found, labels = data.train.take(np.arange(9))
+    np.testing.assert_array_equal(found, resize(images, image_size))
+    assert labels.tolist() == [0, 1, 2] * 3
+    # The folder of the user is left as it was, but for the cache asked for.
+    names = {path.name for path in (tmp_path / "set").glob("*.npy")}
+    assert len(names) == 4
+
+
+def test_splits_of_different_sizes_are_brought_to_one(tmp_path):
+    make(tmp_path / "set", test_images=np.full((5, 7, 7, 3), 9, np.uint8))
+    data = opened(tmp_path / "set")
+    assert data.train.image_shape == data.test.image_shape == (4, 4, 3)
+    assert np.unique(data.test.take(np.arange(5))[0]).tolist() == [9]
+
+
+def test_a_file_that_is_replaced_while_in_use_stays_the_one_opened(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(arrays, "IN_MEMORY_BYTES", 10)
+    content = make(tmp_path / "set")
+    data = opened(tmp_path / "set")
+    path = tmp_path / "set" / "train_images.npy"
+    np.save(tmp_path / "new.npy", np.zeros((9, 4, 4, 3), np.uint8))
+    (tmp_path / "new.npy").replace(path)
+    images, _ = data.train.take(np.arange(9))
+    np.testing.assert_array_equal(images, content["train_images"])
+
+
+def test_the_name_of_the_set_is_fit_for_a_file_name(tmp_path):
+    place = tmp_path / "my set (2)"
+    make(place)
+    assert opened(place).name == "my_set_2_"
+    assert opened(place).origin == str(place)

@@ -3,6 +3,7 @@
 import io
 import os
 import pickle
+import struct
 import tarfile
 
 import numpy as np
@@ -189,3 +190,184 @@ def test_a_truncated_archive_is_named(part, tmp_path):
     path.write_bytes(whole[: part if part > 1 else int(part * len(whole))])
     with pytest.raises(tfnet.DataError, match="cifar-10-python"):
         cifar10.open_copy(path, rows=ROWS)
+
+
+def test_keras_home_moves_the_copy_of_keras(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    LAYOUTS["keras"](tmp_path / "elsewhere" / "datasets")
+    LAYOUTS["keras"](tmp_path / "home" / ".keras" / "datasets")
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "elsewhere"))
+    (found,) = cifar10.find_copies(None)
+    assert found.is_relative_to(tmp_path / "elsewhere")
+
+
+def test_folders_come_before_archives_in_one_place(tmp_path):
+    for layout in ("binary archive", "python archive", "binary", "keras"):
+        LAYOUTS[layout](tmp_path)
+    found = [str(path.relative_to(tmp_path))
+             for path in cifar10.find_copies(str(tmp_path))]  # fmt: skip
+    assert found == [
+        "cifar-10-batches-bin",
+        "cifar-10-batches-py-target/cifar-10-batches-py",
+        "cifar-10-python.tar.gz",
+        "cifar-10-binary.tar.gz",
+    ]
+
+
+def test_a_folder_of_that_name_without_a_batch_is_no_copy(tmp_path):
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    (tmp_path / "cifar-10-batches-py" / "batches.meta").write_bytes(b"")
+    assert list(cifar10.find_copies(str(tmp_path))) == []
+
+
+def test_an_archive_may_be_named_itself(tmp_path):
+    path = LAYOUTS["python archive"](tmp_path)
+    assert list(cifar10.find_copies(str(path))) == [path]
+
+
+def python2_pickle(pixels, labels):
+    """A batch as Python 2 and NumPy 1 wrote the published files."""
+
+    def short(text):
+        return b"U" + bytes([len(text)]) + text
+
+    rows, columns = pixels.shape
+    shape = b"K" + bytes([rows]) + b"M" + struct.pack("<H", columns) + b"\x86"
+    # Opcodes in order: _reconstruct(ndarray, (0,), b"b"), then its state: 1,
+    # the shape, dtype("u1", 0, 1) with its state, False, the bytes.
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n"
+        + b"K\x00\x85" + short(b"b") + b"\x87R"
+        + b"(K\x01" + shape
+        + b"cnumpy\ndtype\n" + short(b"u1") + b"K\x00K\x01\x87R"
+        + b"(K\x03" + short(b"|") + b"NNN" + b"J\xff\xff\xff\xff" * 2
+        + b"K\x00tb"
+        + b"\x89T" + struct.pack("<i", pixels.size) + pixels.tobytes() + b"tb"
+    )  # fmt: skip
+    numbers = b"".join(b"K" + bytes([label]) for label in labels)
+    return (
+        b"\x80\x02}(" + short(b"labels") + b"](" + numbers + b"e"
+        + short(b"data") + array + b"u."
+    )  # fmt: skip
+
+
+def test_the_pickles_of_python_2_are_read(tmp_path):
+    files = {
+        name: python2_pickle(pixels, labels.tolist())
+        for name, (pixels, labels) in contents().items()
+    }
+    place = write_folder(tmp_path / "copy", files)
+    other = write_folder(tmp_path / "other", binary_files())
+    for split in ("train", "test"):
+        ((images, labels),) = cifar10.open_copy(place, rows=ROWS).read(
+            split, 32, None
+        )
+        ((want, numbers),) = cifar10.open_copy(other, rows=ROWS).read(
+            split, 32, None
+        )
+        np.testing.assert_array_equal(images, want)
+        assert labels.tolist() == numbers.tolist()
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_an_attack_is_refused_in_every_protocol(
+    protocol, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    files = python_files()
+    good = pickle.loads(files["test_batch"])
+    good[b"more"] = Attack()
+    files["test_batch"] = pickle.dumps(good, protocol=protocol)
+    place = write_folder(tmp_path / "copy", files)
+    with pytest.raises(tfnet.DataError, match="asks for") as caught:
+        cifar10.open_copy(place, rows=ROWS)
+    assert str(place) in str(caught.value)
+    assert not (tmp_path / "attacked").exists()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        b"cbuiltins\neval\n",
+        b"cnumpy\nload\n",
+        b"cnumpy.lib.npyio\nNpzFile\n",
+        b"cnumpyro\ndtype\n",
+        b"cos\ndtype\n",
+        b"c_codecs\ndecode\n",
+        b"ccodecs\nencode\n",
+        # Dots in a name lead on to attributes in protocol 4.
+        b"\x80\x04\x8c\x05numpy\x8c\x10ndarray.__init__\x93",
+    ],
+)
+def test_a_pickle_may_ask_for_arrays_only(asked, tmp_path):
+    files = {**python_files(), "test_batch": asked + b"."}
+    place = write_folder(tmp_path / "copy", files)
+    with pytest.raises(tfnet.DataError, match="asks for"):
+        cifar10.open_copy(place, rows=ROWS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("layout", ["python", "binary"])
+def test_each_file_that_is_missing_is_named(name, layout, tmp_path):
+    place = LAYOUTS[layout](tmp_path)
+    for path in place.glob(f"{name}*"):
+        path.unlink()
+    with pytest.raises(tfnet.DataError) as caught:
+        cifar10.open_copy(place, rows=ROWS)
+    assert f"{name} is missing" in str(caught.value)
+    assert str(place) in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [0, 1, 3073 * ROWS - 1, 3073 * ROWS + 1,
+                                  3073 * (ROWS + 1)])  # fmt: skip
+def test_a_binary_file_of_any_other_size_is_named(size, tmp_path):
+    files = {**binary_files(), "test_batch.bin": bytes(size)}
+    place = write_folder(tmp_path / "copy", files)
+    with pytest.raises(tfnet.DataError) as caught:
+        cifar10.open_copy(place, rows=ROWS)
+    assert f"test_batch.bin has {size} bytes" in str(caught.value)
+    assert str(place) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["python", "binary"])
+def test_random_bytes_in_a_folder_are_named(name, tmp_path):
+    random = np.random.default_rng(0)
+    place = LAYOUTS[name](tmp_path)
+    path = next(place.glob("data_batch_2*"))
+    for count in (1, 10, 1000, 30000):
+        for _ in range(25):
+            path.write_bytes(random.bytes(count))
+            with pytest.raises(tfnet.DataError) as caught:
+                cifar10.open_copy(place, rows=ROWS)
+            assert str(place) in str(caught.value)
+
+
+def test_random_bytes_for_an_archive_are_named(tmp_path):
+    random = np.random.default_rng(0)
+    path = tmp_path / "cifar-10-python.tar.gz"
+    # The second begins as gzip does.
+    for start in (b"", b"\x1f\x8b\x08\0"):
+        for count in (0, 1, 511, 5000):
+            path.write_bytes(start + random.bytes(count))
+            with pytest.raises(tfnet.DataError) as caught:
+                cifar10.open_copy(path, rows=ROWS)
+            assert str(path) in str(caught.value)
+
+
+def test_labels_are_told_when_they_are_no_numbers_of_classes(tmp_path):
+    files = python_files()
+    for labels in ([0.5] * ROWS, ["a"] * ROWS, [2**70] * ROWS):
+        files["test_batch"] = pickle.dumps(
+            {b"data": np.zeros((ROWS, 3072), np.uint8), b"labels": labels}
+        )
+        place = tmp_path / str(labels[0])
+        with pytest.raises(tfnet.DataError, match="no pixels and labels"):
+            cifar10.open_copy(write_folder(place, files), rows=ROWS)
+
+
+def test_another_copy_in_the_same_place_has_another_key(tmp_path):
+    path = LAYOUTS["binary archive"](tmp_path)
+    before = cifar10.open_copy(path, rows=ROWS).key
+    os.utime(path, ns=(1, 1))
+    assert cifar10.open_copy(path, rows=ROWS).key != before

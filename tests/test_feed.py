@@ -1,3 +1,6 @@
+import itertools
+import threading
+
 import numpy as np
 import pytest
 
@@ -91,3 +94,99 @@ def test_an_error_of_the_reader_comes_to_the_caller():
                 next_size=lambda step: 1,
             )
         )
+
+
+def step_by_step(found):
+    """Labels and pixels of every step and replica, without the blocks."""
+    return [
+        [
+            (labels[step].tolist(), images[step].tolist())
+            for images, labels in zip(block.images, block.labels, strict=True)
+        ]
+        for block in found
+        for step in range(block.steps)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "batch", "replicas"), [(41, 4, 3), (40, 4, 1), (3, 8, 5)]
+)
+def test_no_step_depends_on_the_size_of_blocks(count, batch, replicas):
+    want = step_by_step(made(count, batch, replicas, size=lambda step: 1)[1])
+    assert len(want) == -(-count // batch)
+    for size in (
+        lambda step: 2,
+        lambda step: 1000,
+        lambda step: 1 + step * 7 % 5,
+    ):
+        _, found = made(count, batch, replicas, size=size)
+        assert step_by_step(found) == want
+
+
+@pytest.mark.parametrize("cuts", [(0, 11), (0, 4, 11), (0, 1, 2, 10, 11)])
+def test_windows_one_after_the_other_are_the_epoch(cuts):
+    # 41 by 4: ten steps of 4, one of 1.
+    _, whole = made(41, 4, 3, size=lambda step: 3)
+    parts = [
+        step
+        for first, last in itertools.pairwise(cuts)
+        for step in step_by_step(made(41, 4, 3, first=first, last=last)[1])
+    ]
+    assert parts == step_by_step(whole)
+
+
+def test_a_block_says_where_it_stands():
+    _, found = made(41, 4, 3, first=2, size=lambda step: 3)
+    # Steps 2-4, 5-7, 8-9 (ten full ones) and the last, of one example.
+    assert [(block.first_step, block.steps) for block in found] == [
+        (2, 3),
+        (5, 3),
+        (8, 2),
+        (10, 1),
+    ]
+    assert [block.batch_size for block in found] == [4, 4, 4, 1]
+    assert [block.has_empty_share for block in found] == [
+        False,
+        False,
+        False,
+        True,
+    ]
+    for block in found:
+        for images, labels in zip(block.images, block.labels, strict=True):
+            assert (images.dtype, labels.dtype) == (np.uint8, np.int32)
+
+
+def test_the_size_is_asked_for_with_the_steps_done():
+    asked = []
+
+    def size(step):
+        asked.append(step)
+        return 4
+
+    made(41, 4, 1, first=1, size=size)
+    # The last, smaller batch is a block whatever the size.
+    assert asked == [1, 5, 9]
+
+
+def test_one_block_is_read_ahead_and_leaving_early_leaves_no_thread():
+    class Counting(Examples):
+        def take(self, indices):
+            taken.append(indices.tolist())
+            return super().take(indices)
+
+    taken = []
+    threads = threading.active_count()
+    examples = numbered(40)
+    found = blocks(
+        Counting(examples.images, examples.labels),
+        np.arange(40),
+        batch_size=4,
+        replicas=1,
+        first_step=0,
+        last_step=10,
+        next_size=lambda step: 1,
+    )
+    assert next(found).labels[0].tolist() == [[0, 1, 2, 3]]
+    found.close()
+    assert taken == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert threading.active_count() == threads

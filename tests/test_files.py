@@ -65,3 +65,141 @@ def test_a_directory_that_fails_changes_nothing(tmp_path):
         raise KeyError
     assert [one.name for one in path.iterdir()] == ["old"]
     assert [one.name for one in tmp_path.iterdir()] == ["made"]
+
+
+@pytest.mark.parametrize("call", ["fsync", "chmod", "replace"])
+@pytest.mark.parametrize("old", ["old", None])
+@pytest.mark.parametrize(
+    "error", [OSError(5, "I/O error"), KeyboardInterrupt()]
+)
+def test_a_text_is_old_or_new_whatever_fails(
+    call, old, error, tmp_path, monkeypatch
+):
+    path = tmp_path / "a.txt"
+    if old is not None:
+        path.write_text(old)
+
+    def fail(*arguments, **keywords):
+        raise error
+
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises(type(error)):
+        files.write_text(path, "new")
+    monkeypatch.undo()
+    assert {one.name: one.read_text() for one in tmp_path.iterdir()} == (
+        {} if old is None else {"a.txt": "old"}
+    )
+
+
+def test_a_text_is_never_seen_in_part(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    seen = []
+    real = os.fsync
+
+    def look(handle):
+        seen.append(path.read_text())
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", look)
+    files.write_text(path, "new" * 100_000)
+    # Flushed aside before it takes the place, and then the directory.
+    assert seen == ["old", "new" * 100_000]
+
+
+def test_a_text_needs_its_directory(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        files.write_text(tmp_path / "gone" / "a.txt", "x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_text_takes_the_place_of_a_link_not_of_what_it_leads_to(tmp_path):
+    (tmp_path / "kept").write_text("kept")
+    (tmp_path / "a.txt").symlink_to(tmp_path / "kept")
+    files.write_text(tmp_path / "a.txt", "new")
+    assert (tmp_path / "kept").read_text() == "kept"
+    assert (tmp_path / "a.txt").read_text() == "new"
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_permissions_are_those_of_any_new_file(mask, tmp_path):
+    before = os.umask(mask)
+    try:
+        files.write_text(tmp_path / "a.txt", "")
+        with files.new_directory(tmp_path / "made") as aside:
+            (aside / "file").write_text("")
+        # Left as it was.
+        assert os.umask(mask) == mask
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o666 & ~mask
+    assert (tmp_path / "made").stat().st_mode & 0o777 == 0o777 & ~mask
+    inside = tmp_path / "made" / "file"
+    assert inside.stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+@pytest.mark.parametrize("call", ["fsync", "rename"])
+@pytest.mark.parametrize(
+    "error", [OSError(5, "I/O error"), KeyboardInterrupt()]
+)
+@pytest.mark.parametrize("there", [True, False])
+def test_a_directory_is_old_or_new_when_the_first_call_fails(
+    call, error, there, tmp_path, monkeypatch
+):
+    path = tmp_path / "made"
+    if there:
+        path.mkdir()
+        (path / "old").write_text("old")
+
+    def fail(*arguments, **keywords):
+        raise error
+
+    with pytest.raises(type(error)), files.new_directory(path) as aside:
+        (aside / "new").write_text("")
+        monkeypatch.setattr(os, call, fail)
+    monkeypatch.undo()
+    visible = [one.name for one in tmp_path.iterdir()
+               if not one.name.startswith(".old-")]  # fmt: skip
+    assert visible == (["made"] if there else [])
+    if there:
+        assert (path / "old").read_text() == "old"
+        assert [one.name for one in path.iterdir()] == ["old"]
+
+
+def test_every_file_is_flushed_before_the_directory_appears(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "made"
+    flushed = []
+    real = os.fsync
+
+    def look(handle):
+        name = os.readlink(f"/proc/self/fd/{handle}")
+        flushed.append((os.path.basename(name), path.exists()))
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", look)
+    with files.new_directory(path) as aside:
+        (aside / "sub").mkdir()
+        (aside / "sub" / "a").write_text("")
+        (aside / "b").write_text("")
+    assert {("a", False), ("sub", False), ("b", False)} <= set(flushed)
+    # Last the parent, with the new name in it.
+    assert flushed[-1] == (tmp_path.name, True)
+
+
+def test_a_failure_removes_all_that_was_filled_in(tmp_path):
+    path = tmp_path / "deep" / "made"
+    with pytest.raises(KeyboardInterrupt), files.new_directory(path) as aside:
+        (aside / "sub" / "sub").mkdir(parents=True)
+        (aside / "sub" / "sub" / "file").write_text("x")
+        raise KeyboardInterrupt
+    assert list((tmp_path / "deep").iterdir()) == []
+
+
+def test_a_directory_below_a_file_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("kept")
+    path = tmp_path / "file" / "made"
+    with pytest.raises(OSError, match="file"), files.new_directory(path):
+        pass
+    assert (tmp_path / "file").read_text() == "kept"

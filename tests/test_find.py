@@ -131,7 +131,7 @@ def test_a_dry_run_takes_a_few_of_the_sample():
 
 @pytest.fixture(scope="module")
 def made_sets(tmp_path_factory):
-    """Three small sets of TensorFlow Datasets, prepared offline."""
+    """Small sets of TensorFlow Datasets, prepared offline."""
     import tensorflow_datasets as package
 
     place = tmp_path_factory.mktemp("tfds")
@@ -169,6 +169,22 @@ def made_sets(tmp_path_factory):
 
     prepare("MadeWhole", {"train": 11, "test": 3})
     prepare("MadeSingle", {"train": 11})
+    prepare("MadeValidation", {"validation": 2, "train": 4})
+    prepare("MadeAll", {"train": 3, "validation": 4, "test": 5})
+    prepare("MadeWithoutTrain", {"everything": 4})
+    label = package.features.ClassLabel(names=["even", "odd"])
+    prepare(
+        "MadeOfVectors",
+        {"train": 4},
+        {"image": package.features.Tensor(shape=(4, 4, 1), dtype=np.uint8),
+         "label": label},
+    )  # fmt: skip
+    prepare(
+        "MadeOfNumbers",
+        {"train": 4},
+        {"image": package.features.Image(shape=(4, 4, 1)),
+         "label": np.int64},
+    )  # fmt: skip
     return place
 
 
@@ -287,3 +303,330 @@ def test_images_are_there_for_tensorflow(made_sets):
     (path, *_) = made_sets.rglob("*train*record*")
     record = next(iter(tf.data.TFRecordDataset(str(path)))).numpy()
     assert b"\x89PNG" in record
+
+
+def read_made(name, made_sets, tmp_path, **keywords):
+    settings = {
+        "data_dir": str(made_sets),
+        "cache_dir": str(tmp_path / "cache"),
+        "image_size": 4,
+        **keywords,
+    }
+    return opened(name, **settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("made_validation", (4, 2)),
+        ("made_all", (3, 5)),
+        ("made_whole:1.0.0", (11, 3)),
+    ],
+)
+def test_test_comes_before_validation_for_testing(
+    name, counts, made_sets, tmp_path
+):
+    data = read_made(name, made_sets, tmp_path)
+    assert (len(data.train), len(data.test)) == counts
+    assert data.notes == ()
+    # The name goes into the names of files.
+    assert data.name == name.replace(":", "_")
+
+
+def test_a_set_without_a_train_split_is_refused(made_sets, tmp_path):
+    with pytest.raises(tfnet.DataError) as caught:
+        read_made("made_without_train", made_sets, tmp_path)
+    assert "--dataset (made_without_train) must have a split named train" in (
+        str(caught.value)
+    )
+    assert "everything" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["made_of_vectors", "made_of_numbers"])
+def test_what_has_no_images_or_no_classes_is_refused(name, made_sets, tmp_path):
+    with pytest.raises(tfnet.DataError) as caught:
+        read_made(name, made_sets, tmp_path)
+    assert f"--dataset ({name}) is not a set of labelled images" in str(
+        caught.value
+    )
+
+
+def test_every_fifth_in_the_order_of_the_records_is_for_testing(
+    made_sets, tmp_path
+):
+    (path,) = made_sets.glob("made_single/*/*train*record*")
+    order = []
+    for record in tf.data.TFRecordDataset(str(path)):
+        example = tf.train.Example.FromString(record.numpy())
+        encoded = example.features.feature["image"].bytes_list.value[0]
+        order.append(tf.io.decode_png(encoded).numpy()[0, 0, 0] // 16)
+    data = read_made("made_single", made_sets, tmp_path)
+    found = [
+        examples.take(np.arange(len(examples)))[0][:, 0, 0, 0] // 16
+        for examples in (data.train, data.test)
+    ]
+    assert found[1].tolist() == [order[4], order[9]]
+    del order[9], order[4]
+    assert found[0].tolist() == order
+
+
+def test_a_set_of_tensorflow_datasets_is_decoded_once(
+    made_sets, tmp_path, monkeypatch
+):
+    want = read_made("made_whole", made_sets, tmp_path).fingerprint()
+
+    def no_more(*arguments):
+        raise AssertionError("decoded again")
+
+    monkeypatch.setattr(tfds, "_read", no_more)
+    again = read_made("made_whole", made_sets, tmp_path)
+    assert again.fingerprint() == want
+
+
+def test_grey_images_of_another_size_are_brought_to_size(made_sets, tmp_path):
+    from tfnet.data.images import resize
+
+    small = read_made("made_whole", made_sets, tmp_path)
+    large = read_made("made_whole", made_sets, tmp_path, image_size=9)
+    everything = np.arange(11)
+    np.testing.assert_array_equal(
+        large.train.take(everything)[0],
+        resize(small.train.take(everything)[0], 9),
+    )
+
+
+def test_a_dry_run_of_a_prepared_set_writes_nothing(made_sets, tmp_path):
+    data = read_made("made_whole", made_sets, tmp_path, dry_run=True)
+    assert (len(data.train), len(data.test)) == (11, 3)
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("kind", ["gone", "empty", "half", "changed"])
+@pytest.mark.parametrize("name", ["made_all", "made_single"])
+def test_any_damage_to_the_records_is_named_and_nothing_kept(
+    kind, name, made_sets, tmp_path
+):
+    import shutil
+
+    place = tmp_path / "tfds"
+    shutil.copytree(made_sets / name, place / name)
+    split = "train" if name == "made_single" else "test"
+    (path,) = place.rglob(f"*-{split}.tfrecord*")
+    content = path.read_bytes()
+    if kind == "gone":
+        path.unlink()
+    elif kind == "empty":
+        path.write_bytes(b"")
+    elif kind == "half":
+        path.write_bytes(content[: len(content) // 2])
+    else:
+        middle = len(content) // 2
+        flipped = bytes([content[middle] ^ 1])
+        path.write_bytes(content[:middle] + flipped + content[middle + 1 :])
+    with pytest.raises(tfnet.DataError) as caught:
+        read_made(name, place, tmp_path)
+    assert str(place / name) in str(caught.value)
+    assert "is damaged; remove that folder" in str(caught.value)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_an_image_in_the_records_that_is_none_is_named(made_sets, tmp_path):
+    import shutil
+
+    place = tmp_path / "tfds"
+    shutil.copytree(made_sets / "made_whole", place / "made_whole")
+    (path,) = place.rglob("*-train.tfrecord*")
+    records = [one.numpy() for one in tf.data.TFRecordDataset(str(path))]
+    example = tf.train.Example.FromString(records[3])
+    example.features.feature["image"].bytes_list.value[0] = b"no image"
+    records[3] = example.SerializeToString()
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records:
+            writer.write(record)
+    with pytest.raises(tfnet.DataError, match=r"made_whole.*is damaged"):
+        read_made("made_whole", place, tmp_path)
+
+
+def test_a_dry_run_downloads_nothing(monkeypatch):
+    monkeypatch.setattr(tfds, "can_reach", lambda url, **limit: True)
+    with pytest.raises(tfnet.DataError) as caught:
+        opened("mnist", dry_run=True)
+    assert "a dry run downloads nothing" in str(caught.value)
+    assert "tfds build mnist" in str(caught.value)
+    with pytest.raises(tfnet.DataError, match="and none is downloaded"):
+        opened("cifar10", dry_run=True)
+
+
+def test_a_download_that_fails_is_told_with_what_to_do(monkeypatch, tmp_path):
+    import tensorflow_datasets as package
+
+    def fails(self, **keywords):
+        raise ConnectionError("reset\nby peer")
+
+    monkeypatch.setattr(tfds, "can_reach", lambda url, **limit: True)
+    monkeypatch.setattr(
+        package.core.DatasetBuilder, "download_and_prepare", fails
+    )
+    lines = []
+    place = tmp_path / "place"
+    with pytest.raises(tfnet.DataError) as caught:
+        opened("mnist", lines, data_dir=str(place))
+    text = str(caught.value)
+    assert "--dataset (mnist) could not be downloaded" in text
+    assert "ConnectionError: reset" in text
+    assert str(place) in text
+    assert "\n" not in text
+    assert lines == [f"Downloading mnist to {place} ..."]
+
+
+def test_an_unknown_name_is_told_in_one_line():
+    for name in ("nosuchset", "a b", "mnist:", "mnist/nosuch", "ж"):
+        with pytest.raises(tfnet.DataError) as caught:
+            opened(name)
+        assert f"--dataset ({name})" in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["./gone", "~/gone", "/gone"])
+def test_what_looks_like_a_place_is_never_a_name(name):
+    with pytest.raises(tfnet.DataError, match="is not a folder"):
+        opened(name)
+
+
+def test_the_home_is_meant_by_a_tilde(tmp_path):
+    from test_folder import make
+
+    make(tmp_path / "home" / "pets", "train/a/1.png", "train/b/1.png",
+         "test/a/1.png")  # fmt: skip
+    data = opened("~/pets", image_size=4, cache_dir="~/kept")
+    assert data.class_names == ("a", "b")
+    (kept,) = (tmp_path / "home" / "kept").iterdir()
+    assert kept.name.startswith("pets-4-")
+
+
+def test_the_usual_place_of_packed_copies(tmp_path, monkeypatch):
+    from test_folder import make
+
+    make(tmp_path / "pets", "train/a/1.png", "train/b/1.png", "test/a/1.png")
+    opened(str(tmp_path / "pets"), image_size=4)
+    assert len(list((tmp_path / "home/.cache/tfnet").iterdir())) == 1
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    opened(str(tmp_path / "pets"), image_size=4)
+    assert len(list((tmp_path / "xdg" / "tfnet").iterdir())) == 1
+
+
+def test_the_unset_default_looks_in_data_dir_alone(small_cifar10, tmp_path):
+    from test_cifar10 import LAYOUTS
+
+    LAYOUTS["python"](tmp_path / "home" / "data")
+    elsewhere = tmp_path / "elsewhere"
+    assert opened(None, data_dir=str(elsewhere)).name == sample.NAME
+    LAYOUTS["binary"](elsewhere)
+    data = opened(None, data_dir=str(elsewhere))
+    assert data.origin == str(elsewhere / "cifar-10-batches-bin")
+    assert data.notes == ()
+
+
+def test_only_damaged_copies_are_told_each_and_end_in_the_note(
+    small_cifar10, tmp_path
+):
+    from test_cifar10 import LAYOUTS
+
+    first = LAYOUTS["python"](tmp_path / "work" / "data")
+    (first / "test_batch").unlink()
+    second = LAYOUTS["binary archive"](tmp_path / "home" / "data")
+    second.write_bytes(second.read_bytes()[:1000])
+    lines = []
+    data = opened(None, lines)
+    assert data.name == sample.NAME
+    assert ["cifar-10-batches-py" in line for line in lines] == [True, False]
+    assert str(second) in lines[1]
+    lines.clear()
+    with pytest.raises(tfnet.DataError, match="--dataset=cifar10"):
+        opened("cifar10", lines)
+    assert len(lines) == 2
+
+
+def test_cifar10_is_that_of_tensorflow_datasets_where_one_is_prepared(
+    tmp_path, monkeypatch
+):
+    asked = []
+
+    def open_tfds(name, data_dir, *, download, tell):
+        asked.append((name, data_dir))
+        return sample.open_sample()
+
+    monkeypatch.setattr(tfds, "open_tfds", open_tfds)
+    place = tmp_path / "home" / "tensorflow_datasets" / "cifar10" / "3.0.2"
+    place.mkdir(parents=True)
+    with pytest.raises(tfnet.DataError, match="no copy in"):
+        opened("cifar10")
+    assert asked == []
+    (place / "dataset_info.json").write_text("{}")
+    opened("cifar10", dry_run=True)
+    assert asked == [("cifar10", None)]
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "elsewhere"))
+    with pytest.raises(tfnet.DataError, match="elsewhere"):
+        opened("cifar10")
+
+
+def test_cifar10_is_downloaded_where_its_server_answers(monkeypatch):
+    asked = []
+
+    def open_tfds(name, data_dir, *, download, tell):
+        asked.append(download)
+        return sample.open_sample()
+
+    monkeypatch.setattr(tfds, "open_tfds", open_tfds)
+    monkeypatch.setattr(
+        tfds, "can_reach", lambda url, **limit: url == cifar10.URL
+    )
+    opened("cifar10")
+    opened(None)
+    assert asked == [True, True]
+    # Not in a dry run, whatever answers.
+    assert opened(None, dry_run=True).name == sample.NAME
+    assert asked == [True, True]
+
+
+def test_the_sample_is_what_its_files_hold():
+    # IDX: a header of 16 and of 8 bytes, then one byte a value.
+    import gzip
+    from pathlib import Path
+
+    place = Path(sample.__file__).parent / "sample"
+    pixels = gzip.decompress((place / "t10k-images-idx3-ubyte.gz").read_bytes())
+    labels = gzip.decompress((place / "t10k-labels-idx1-ubyte.gz").read_bytes())
+    assert (len(pixels), len(labels)) == (16 + 10_000 * 784, 8 + 10_000)
+    data = opened("fashion_mnist_10k", image_size=28)
+    assert data.image_shape == (28, 28, 3)
+    for examples, first in ((data.train, 0), (data.test, 8000)):
+        images, numbers = examples.take(np.array([0, 1999]))
+        for image, number, position in zip(
+            images, numbers, (first, first + 1999), strict=True
+        ):
+            begin = 16 + 784 * position
+            assert image[..., 1].tobytes() == pixels[begin : begin + 784]
+            assert number == labels[8 + position]
+
+
+def test_a_server_that_never_answers_has_a_limit(monkeypatch):
+    monkeypatch.undo()
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    # It listens and says nothing.
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        begin = time.monotonic()
+        assert not tfds.can_reach(url, seconds=0.2)
+        assert time.monotonic() - begin < 10
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/", "x://y"])
+def test_what_cannot_be_asked_is_not_reached(url, monkeypatch):
+    monkeypatch.undo()
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    assert not tfds.can_reach(url, seconds=5)

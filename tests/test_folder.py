@@ -50,7 +50,7 @@ def test_names_are_sorted_as_a_person_would():
     ]
 
 
-@pytest.mark.parametrize("test_name", ["test", "validation", "val"])
+@pytest.mark.parametrize("test_name", ["test", "validation", "valid", "val"])
 def test_a_folder_with_splits(test_name, tmp_path):
     make(
         tmp_path,
@@ -173,3 +173,166 @@ def test_a_broken_link_is_named(tmp_path):
     bad = tmp_path / "train" / "a" / "2.png"
     bad.symlink_to(tmp_path / "gone")
     assert str(bad) in error_of(tmp_path)
+
+
+def test_a_test_folder_comes_before_a_validation_folder(tmp_path):
+    make(
+        tmp_path,
+        "train/a/1.png",
+        "train/b/1.png",
+        "val/a/1.png",
+        "validation/a/1.png",
+        "test/a/1.png",
+    )
+    assert values(open_folder(tmp_path), "test") == ([4], [0])
+    (tmp_path / "test").rename(tmp_path / "held back")
+    assert values(open_folder(tmp_path), "test") == ([3], [0])
+
+
+def test_hidden_names_are_passed_over_everywhere(tmp_path):
+    make(
+        tmp_path,
+        "train/a/1.png",
+        "train/a/.thumbnails/x.png",
+        "train/b/1.png",
+        "train/.cache/1.png",
+        "test/a/1.png",
+        "test/.cache/1.png",
+    )
+    (tmp_path / "train" / ".DS_Store").write_text("no image")
+    (tmp_path / "test" / "a" / ".DS_Store").write_text("no image")
+    source = open_folder(tmp_path)
+    assert source.class_names == ("a", "b")
+    assert values(source, "train") == ([0, 2], [0, 1])
+    assert values(source, "test") == ([4], [0])
+
+
+def test_a_class_with_hidden_files_only_has_no_image(tmp_path):
+    make(tmp_path, "train/a/1.png", "train/b/.1.png", "test/a/1.png")
+    message = error_of(tmp_path)
+    assert str(tmp_path / "train" / "b") in message
+    assert "without an image" in message
+
+
+@pytest.mark.parametrize("count", [1, 4, 5, 9, 10, 12])
+def test_every_fifth_by_natural_order_whatever_the_others(count, tmp_path):
+    make(
+        tmp_path,
+        *(f"cat/{i}.png" for i in range(1, count + 1)),
+        *(f"dog/{i}.png" for i in range(1, 6)),
+    )
+    # Values are positions in that list: cat number i has value i - 1.
+    cats = [value for value in range(count) if value % 5 == 4]
+    source = open_folder(tmp_path)
+    images, labels = values(source, "test")
+    assert images == [*cats, count + 4]
+    assert labels == [0] * len(cats) + [1]
+    assert source.counts["test"] == count // 5 + 1
+    assert source.counts["train"] == count - count // 5 + 4
+    again = open_folder(tmp_path)
+    assert values(again, "test") == (images, labels)
+    assert again.key == source.key
+
+
+def test_files_are_followed_where_they_are_links(tmp_path):
+    make(tmp_path / "real", "first.png", "second.png")
+    make(tmp_path / "root", "train/a/1.png", "train/b/1.png", "test/a/1.png")
+    (tmp_path / "root" / "train" / "a" / "2.png").symlink_to(
+        tmp_path / "real" / "second.png"
+    )
+    assert values(open_folder(tmp_path / "root"), "train")[0] == [0, 1, 1]
+
+
+def test_a_file_that_goes_after_the_listing_is_named(tmp_path):
+    make(tmp_path, "train/a/1.png", "train/b/1.png", "test/a/1.png")
+    source = open_folder(tmp_path)
+    gone = tmp_path / "train" / "b" / "1.png"
+    gone.unlink()
+    with pytest.raises(tfnet.DataError) as caught:
+        list(source.read("train", 4, None))
+    assert f"{gone} can't be read" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg", "gif"])
+def test_a_picture_cut_in_the_middle_is_named(kind, tmp_path):
+    random = np.random.default_rng(0)
+    pixels = random.integers(0, 256, (32, 32, 3)).astype(np.uint8)
+    encoded = {
+        "png": tf.io.encode_png,
+        "jpeg": tf.io.encode_jpeg,
+        # The head of a GIF and nothing after it.
+        "gif": lambda _: tf.constant(b"GIF89a\x20\0\x20\0" * 2),
+    }[kind](pixels).numpy()
+    make(tmp_path, "train/a/1.png", "train/b/1.png", "test/a/1.png")
+    bad = tmp_path / "test" / "a" / f"cut.{kind}"
+    bad.write_bytes(encoded[: len(encoded) // 2])
+    message = error_of(tmp_path)
+    assert str(bad) in message
+    assert "is no image" in message
+
+
+def test_only_the_file_that_is_wrong_is_named(tmp_path):
+    make(
+        tmp_path,
+        *(f"train/a/{i}.png" for i in range(1, 801)),
+        "train/b/1.png",
+        "test/a/1.png",
+    )
+    bad = tmp_path / "train" / "a" / "700.png"
+    bad.write_bytes(b"no image")
+    assert error_of(tmp_path).startswith(f"{bad} is no image")
+
+
+def test_a_folder_that_cannot_be_listed_is_named(tmp_path, monkeypatch):
+    make(tmp_path, "train/a/1.png", "train/b/1.png", "test/a/1.png")
+    real = os.scandir
+
+    def refused(path):
+        if os.fspath(path) == str(tmp_path / "train" / "b"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    message = error_of(tmp_path)
+    assert f"{tmp_path / 'train' / 'b'} can't be read" in message
+    assert "Permission denied" in message
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_that_may_not_be_read_is_named(tmp_path):
+    make(tmp_path, "train/a/1.png", "train/b/1.png", "test/a/1.png")
+    bad = tmp_path / "train" / "a" / "1.png"
+    bad.chmod(0)
+    assert f"{bad} can't be read: Permission denied" in error_of(tmp_path)
+
+
+def test_a_file_for_the_folder_is_named(tmp_path):
+    path = tmp_path / "a.png"
+    path.write_bytes(png())
+    assert f"({path}) is not a folder" in error_of(path)
+
+
+def test_a_limit_beyond_the_images_takes_them_all_once(tmp_path):
+    make(tmp_path, "train/a/1.png", "train/b/1.png", "test/a/1.png")
+    ((images, labels),) = open_folder(tmp_path).read("train", 4, 100)
+    assert images[:, 0, 0, 0].tolist() == [0, 1]
+    assert labels.tolist() == [0, 1]
+
+
+def test_the_key_changes_with_names_sizes_times_and_classes(tmp_path):
+    make(tmp_path, "train/a/1.png", "train/b/1.png", "test/a/1.png")
+    path = tmp_path / "train" / "a" / "1.png"
+    keys = [open_folder(tmp_path).key]
+    times = path.stat().st_mtime_ns
+    path.write_bytes(png(1) + b"x")
+    os.utime(path, ns=(times, times))
+    keys.append(open_folder(tmp_path).key)
+    os.utime(path, ns=(times, times + 1))
+    keys.append(open_folder(tmp_path).key)
+    path.rename(path.with_name("2.png"))
+    keys.append(open_folder(tmp_path).key)
+    (tmp_path / "train" / "b").rename(tmp_path / "train" / "c")
+    keys.append(open_folder(tmp_path).key)
+    make(tmp_path, "test/a/2.png")
+    keys.append(open_folder(tmp_path).key)
+    assert len(set(keys)) == 6

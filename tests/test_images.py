@@ -166,3 +166,166 @@ def test_a_stream_of_files_is_decoded_in_order(random):
     )
     labels = np.concatenate([labels for _, labels in chunks])
     assert labels.tolist() == list(range(7))
+
+
+def test_scaling_is_the_formula_in_float32():
+    pixels = np.arange(256, dtype=np.uint8)
+    scaled = rule.scale(pixels).numpy()
+    assert scaled.dtype == np.float32
+    assert (scaled[0], scaled[255]) == (-1, 1)
+    half = np.float32(0.5)
+    want = (pixels.astype(np.float32) / np.float32(255) - half) / half
+    np.testing.assert_array_equal(scaled, want)
+
+
+def test_scaling_in_a_graph_differs_by_no_more_than_rounding():
+    pixels = np.arange(256, dtype=np.uint8)
+    scaled = tf.function(rule.scale)(pixels).numpy()
+    assert scaled.dtype == np.float32
+    assert (scaled[0], scaled[255]) == (-1, 1)
+    # TensorFlow multiplies by 1/255 in a graph. That number is right to
+    # 2**-24 of itself, the product to 2**-25 and the difference to 2**-26;
+    # dividing by a half doubles them all: 7 * 2**-25.
+    want = (np.arange(256) / 255 - 0.5) / 0.5
+    assert np.abs(scaled - want).max() <= 7 * 2**-25
+
+
+def test_scaling_keeps_the_shape(random):
+    images = random.integers(0, 256, (2, 3, 5, 3)).astype(np.uint8)
+    scaled = rule.scale(images).numpy()
+    assert scaled.shape == images.shape
+    np.testing.assert_array_equal(
+        scaled, rule.scale(np.arange(256, dtype=np.uint8)).numpy()[images]
+    )
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_few_bits_a_pixel_come_to_eight(depth):
+    # One byte holds 8 / depth pixels, the first in the high bits.
+    values = [0b10110010 >> shift & 2**depth - 1
+              for shift in range(8 - depth, -1, -depth)]  # fmt: skip
+    byte = np.array([[[0b10110010]]])
+    encoded = png(byte, GREY, depth=depth)
+    # The header speaks of pixels, not bytes.
+    header = struct.pack(">IIBBBBB", len(values), 1, depth, GREY, 0, 0, 0)
+    head = b"IHDR" + header
+    encoded = (
+        encoded[:12] + head + struct.pack(">I", zlib.crc32(head)) + encoded[33:]
+    )
+    want = [[[value * 255 // (2**depth - 1)] * 3 for value in values]]
+    assert rule.decode(encoded).numpy().tolist() == want
+
+
+def test_a_grey_jpeg_gets_three_channels():
+    flat = np.full((8, 16, 1), 90, np.uint8)
+    decoded = rule.decode(tf.io.encode_jpeg(flat)).numpy()
+    assert decoded.shape == (8, 16, 3)
+    assert np.abs(decoded.astype(int) - 90).max() <= 1
+
+
+def test_decoding_is_the_same_eagerly_and_in_a_graph(random):
+    rgb = random.integers(0, 256, (9, 17, 3)).astype(np.uint8)
+    decode = tf.function(
+        rule.decode, input_signature=[tf.TensorSpec([], tf.string)]
+    )
+    for encoded in (
+        png(rgb, RGB),
+        tf.io.encode_jpeg(rgb).numpy(),
+        bmp(rgb),
+        gif((1, 2, 3), (4, 5, 6)),
+    ):
+        np.testing.assert_array_equal(decode(encoded), rule.decode(encoded))
+    assert decode.get_concrete_function().output_shapes == [None, None, 3]
+
+
+@pytest.mark.parametrize("kind", ["jpeg", "png", "bmp"])
+@pytest.mark.parametrize("part", [0.3, 0.7, 0.99])
+def test_a_file_cut_short_is_an_error(kind, part, random):
+    rgb = random.integers(0, 256, (32, 32, 3)).astype(np.uint8)
+    encode = {
+        "jpeg": lambda: tf.io.encode_jpeg(rgb).numpy(),
+        "png": lambda: png(rgb, RGB),
+        "bmp": lambda: bmp(rgb),
+    }
+    encoded = encode[kind]()
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        rule.decode(encoded[: int(part * len(encoded))])
+
+
+@pytest.mark.parametrize("axes", [3, 4])
+def test_the_size_may_be_known_only_when_the_graph_runs(axes, random):
+    unknown = [None] * (axes - 1) + [3]
+    dynamic = tf.function(
+        lambda images: rule.resize(images, 6),
+        input_signature=[tf.TensorSpec(unknown, tf.uint8)],
+    )
+    for shape in ((6, 6), (6, 9), (3, 6), (13, 7)):
+        images = random.integers(0, 256, (2, *shape, 3)).astype(np.uint8)
+        images = images if axes == 4 else images[0]
+        found = dynamic(images)
+        assert found.dtype == tf.uint8
+        assert found.shape[-3:] == (6, 6, 3)
+        np.testing.assert_array_equal(found, rule.resize(images, 6))
+        if shape == (6, 6):
+            np.testing.assert_array_equal(found, images)
+
+
+def test_one_image_is_resized_as_it_is_in_a_batch(random):
+    batch = random.integers(0, 256, (3, 9, 17, 3)).astype(np.uint8)
+    for size in (4, 9, 12, 20):
+        together = rule.resize(batch, size).numpy()
+        alone = [rule.resize(image, size).numpy() for image in batch]
+        np.testing.assert_array_equal(together, alone)
+
+
+def test_shrinking_weighs_by_a_triangle_two_pixels_wide_each_side():
+    # Eight columns to four. Inside, the pixels at distances 1.5, 0.5, 0.5 and
+    # 1.5 weigh 1/8, 3/8, 3/8, 1/8; at an edge one is missing: 3/7, 3/7, 1/7.
+    row = np.array([0, 112, 56, 224, 168, 112, 0, 56])
+    want = [
+        (3 * row[0] + 3 * row[1] + row[2]) / 7,
+        (row[1] + 3 * row[2] + 3 * row[3] + row[4]) / 8,
+        (row[3] + 3 * row[4] + 3 * row[5] + row[6]) / 8,
+        (row[5] + 3 * row[6] + 3 * row[7]) / 7,
+    ]
+    assert want == [56, 140, 133, 40]
+    image = np.broadcast_to(row[None, :, None], (8, 8, 3)).astype(np.uint8)
+    small = rule.resize(image, 4).numpy()
+    np.testing.assert_array_equal(small[..., 0], [want] * 4)
+    turned = rule.resize(image.transpose(1, 0, 2), 4).numpy()
+    np.testing.assert_array_equal(turned, small.transpose(1, 0, 2))
+
+
+def test_a_checkerboard_shrunk_by_two_is_grey():
+    board = (np.indices((16, 16)).sum(0) % 2 * 255).astype(np.uint8)
+    small = rule.resize(board[..., None].repeat(3, 2), 8).numpy()
+    # Inside the four weights give 255 / 2; in a corner, where they are 3/7,
+    # 3/7, 1/7 each way, 24/49 or 25/49 of 255: 124.9 or 130.1.
+    assert set(np.unique(small[1:-1, 1:-1])) <= {127, 128}
+    assert small.min() >= 124
+    assert small.max() <= 131
+
+
+def test_values_are_rounded_not_cut():
+    # 0 and 3 grown to four: 0, 0.75, 2.25, 3.
+    image = np.array([[0, 3], [0, 3]], np.uint8)[..., None].repeat(3, 2)
+    assert rule.resize(image, 4)[0, :, 0].numpy().tolist() == [0, 1, 2, 3]
+
+
+def test_the_whole_image_is_brought_to_a_square():
+    # Left half black, right half white: neither is cropped away.
+    wide = np.zeros((4, 16, 3), np.uint8)
+    wide[:, 8:] = 255
+    square = rule.resize(wide, 4).numpy()
+    assert square.shape == (4, 4, 3)
+    assert square[:, 0].max() == 0
+    assert square[:, 3].min() == 255
+
+
+def test_colours_are_not_mixed(random):
+    image = random.integers(0, 256, (7, 7, 3)).astype(np.uint8)
+    found = rule.resize(image, 5).numpy()
+    for channel in range(3):
+        grey = np.repeat(image[..., channel : channel + 1], 3, axis=2)
+        alone = rule.resize(grey, 5).numpy()[..., 0]
+        np.testing.assert_array_equal(found[..., channel], alone)

@@ -66,3 +66,38 @@ def test_shares_are_even_with_the_larger_first():
             assert sum(shares) == count
             assert shares == sorted(shares, reverse=True)
             assert shares[0] - shares[-1] <= 1
+
+
+def test_no_two_pairs_of_seed_and_epoch_share_an_order():
+    # Among them (s, e + 1) and (s + 1, e), which a sum of both would confuse.
+    orders = {
+        tuple(epoch_order(50, seed=seed, epoch=epoch).tolist())
+        for seed in range(12)
+        for epoch in range(12)
+    }
+    assert len(orders) == 144
+
+
+def test_every_permutation_is_as_likely_over_the_epochs_of_one_seed():
+    # The bound is that of the seeds above: 23 degrees of freedom, one in a
+    # thousand.
+    counts = collections.Counter(
+        tuple(epoch_order(4, seed=7, epoch=epoch).tolist())
+        for epoch in range(2400)
+    )
+    assert len(counts) == 24
+    assert sum((count - 100) ** 2 / 100 for count in counts.values()) < 49.7
+
+
+def test_the_highest_seed_and_a_late_epoch_sort_philox_too():
+    key = (2**32 - 1, 10**9)
+    drawn = [n for block in (1, 2) for n in philox((block, 0, 0, 0), key)]
+    want = sorted(range(7), key=lambda i: drawn[i])
+    assert epoch_order(7, seed=key[0], epoch=key[1]).tolist() == want
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 1001])
+def test_the_order_has_the_type_and_shape_documented(count):
+    order = epoch_order(count, seed=0, epoch=0)
+    assert order.dtype == np.uint32
+    assert order.shape == (count,)
