@@ -282,3 +282,51 @@ def test_the_name_of_the_set_is_fit_for_a_file_name(tmp_path):
     make(place)
     assert opened(place).name == "my_set_2_"
     assert opened(place).origin == str(place)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("\ufeffa\r\nb\r\nc\r\n", ("a", "b", "c")),
+        ("a\nb\nc", ("a", "b", "c")),
+        ("a\n\nc\n", None),
+        ("a\nb\na\n", None),
+    ],
+)
+def test_names_of_classes_are_one_a_line(text, names, tmp_path):
+    make(tmp_path / "set")
+    path = tmp_path / "set" / "classes.txt"
+    path.write_bytes(text.encode())
+    if names is not None:
+        assert opened(tmp_path / "set").class_names == names
+        return
+    with pytest.raises(tfnet.DataError, match="empty or twice"):
+        opened(tmp_path / "set")
+
+
+def test_names_that_are_no_text_are_refused(tmp_path):
+    make(tmp_path / "set")
+    (tmp_path / "set" / "classes.txt").write_bytes(b"a\n\xff\nc\n")
+    with pytest.raises(tfnet.DataError, match="UTF-8"):
+        opened(tmp_path / "set")
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"train_labels": np.array([0] * 8 + [10**7])}, "label 10000000"),
+        ({"train_images": np.zeros((9, 0, 4, 3), np.uint8)}, "[9, 0, 4, 3]"),
+        (
+            {
+                "train_labels": np.zeros(9, int),
+                "test_labels": np.zeros(5, int),
+            },
+            "has 1 class",
+        ),
+    ],
+)
+def test_sets_with_nothing_to_learn_are_refused(changes, text, tmp_path):
+    make(tmp_path / "set", **changes)
+    with pytest.raises(tfnet.DataError) as caught:
+        opened(tmp_path / "set")
+    assert text in str(caught.value)

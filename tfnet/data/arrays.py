@@ -87,7 +87,8 @@ def _load_split(root: Path, split: source.Split) -> Examples:
     label_path = array_path(root, split, "labels")
     images: np.ndarray | ImageFile = _load(image_path, ImageFile)
     labels = _load(label_path, np.load)
-    if len(images.shape) != 4 or images.shape[3] != 3 or images.dtype != "u1":
+    is_images = len(images.shape) == 4 and images.shape[3] == 3
+    if not is_images or images.dtype != "u1" or 0 in images.shape[1:]:
         raise DataError(
             f"{image_path} must be uint8 [n, height, width, 3] or [n, height,"
             f" width]; it is {images.dtype} {list(images.shape)}."
@@ -118,10 +119,29 @@ def _names(
     name = re.sub(r"[^\w.-]+", "_", root.resolve().name) or "arrays"
     path = root / CLASSES_FILE
     if path.is_file():
-        classes = tuple(path.read_text(encoding="utf-8").splitlines())
-    else:
-        highest = max(
-            int(examples.labels.max(initial=0)) for examples in splits.values()
+        return name, str(root.absolute()), _read_names(path)
+    highest = max(
+        int(examples.labels.max(initial=0)) for examples in splits.values()
+    )
+    if highest >= len(splits["train"]) > 0:
+        raise DataError(
+            f"{root} has the label {highest}, and only"
+            f" {len(splits['train'])} training images; labels count the"
+            " classes from 0."
         )
-        classes = tuple(str(label) for label in range(highest + 1))
+    classes = tuple(str(label) for label in range(highest + 1))
     return name, str(root.absolute()), classes
+
+
+def _read_names(path: Path) -> tuple[str, ...]:
+    try:
+        # Some editors begin a file with a byte order mark.
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} must be text in UTF-8.") from error
+    if "" in lines or len(set(lines)) < len(lines):
+        raise DataError(
+            f"{path} must name each class on a line of its own, none of them"
+            " empty or twice."
+        )
+    return tuple(lines)

@@ -60,6 +60,7 @@ def open_dataset(
     else:
         found = folder.open_folder(root)
     _check_counts(found.origin, found.counts)
+    _check_classes(found.origin, found.class_names)
     return pack.materialise(
         found,
         image_size=image_size,
@@ -70,6 +71,7 @@ def open_dataset(
 
 
 def _checked(data: Dataset) -> Dataset:
+    _check_classes(data.origin, data.class_names)
     for split in SPLITS:
         labels = getattr(data, split).labels
         _check_counts(data.origin, {split: len(labels)})
@@ -92,6 +94,14 @@ def _check_counts(origin: str, counts: dict) -> None:
     for split, count in counts.items():
         if count == 0:
             raise DataError(f"{origin} has no {split} examples.")
+
+
+def _check_classes(origin: str, class_names: tuple[str, ...]) -> None:
+    if len(class_names) < 2:
+        raise DataError(
+            f"{origin} has {len(class_names)} class; there must be two at"
+            " least to tell apart."
+        )
 
 
 def _default(

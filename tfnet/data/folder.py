@@ -80,7 +80,8 @@ def _source(
         origin=str(root.absolute()),
         # Names that are no UTF-8 must not stop what is shown or exported.
         class_names=tuple(
-            os.fsencode(name).decode(errors="replace") for name in names
+            os.fsencode(name).decode(errors="backslashreplace")
+            for name in names
         ),
         counts={split: len(listed) for split, listed in files.items()},
         key=_key(root, names, files),
@@ -230,8 +231,8 @@ def _check_readable(path: str) -> None:
         raise _unreadable(path, error) from error
     except tf.errors.OpError as error:
         raise DataError(
-            f"{path} is no image that can be read (JPEG, PNG, GIF or BMP);"
-            " mend it or remove it."
+            f"{path} is no image that can be read (JPEG, PNG, GIF, BMP or"
+            " WebP); mend it or remove it."
         ) from error
 
 

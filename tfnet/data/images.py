@@ -1,7 +1,7 @@
 """Images: one rule to decode, resize and scale them, for training and export.
 
 The rule, stated for users in README: a file is decoded as JPEG, PNG, GIF
-(first frame) or BMP to 8 bits and three channels (grey repeated, palette
+(first frame), BMP or WebP to 8 bits and three channels (grey repeated, palette
 looked up, alpha dropped); the whole image is then brought to a square,
 bilinear, antialiased when it shrinks, rounded to 8 bits.
 """
@@ -17,7 +17,7 @@ def decode(encoded: Any) -> tf.Tensor:
     """Decodes one image file.
 
     Args:
-      encoded: The bytes of a JPEG, PNG, GIF or BMP file: a scalar string.
+      encoded: The bytes of a JPEG, PNG, GIF, BMP or WebP file: a scalar string.
 
     Returns:
       uint8 [height, width, 3].

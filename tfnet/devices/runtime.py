@@ -34,7 +34,11 @@ def prepare_process(*, verbose: bool) -> None:
             raise _wrong_backend(backend)
     with _standard_error_held_back(not verbose):
         import keras
-        import tensorflow  # noqa: F401
+        import tensorflow
+    if not verbose:
+        # Several runs in one process are several programs: TensorFlow takes
+        # them for one that is traced too often, and says so in Python.
+        tensorflow.get_logger().setLevel("ERROR")
     if keras.backend.backend() != "tensorflow":
         raise _wrong_backend(keras.backend.backend())
     settings = (

@@ -72,8 +72,8 @@ def export_saved_model(
     """Exports a model, loads it back, and compares.
 
     The signature `serving_default` takes `images`, uint8 [batch, height,
-    width, 3] of any size; `encoded` takes the bytes of JPEG, PNG, GIF or BMP
-    files, string [batch]. Both give `logits` and `probabilities` (float32
+    width, 3] of any size; `encoded` takes the bytes of JPEG, PNG, GIF, BMP or
+    WebP files, string [batch]. Both give `logits` and `probabilities` (float32
     [batch, classes]), `class_id` (int32 [batch]) and `class_name` (string
     [batch]).
 
