@@ -131,8 +131,8 @@ def _cifar10(
         return tfds.open_tfds(
             cifar10.NAME, data_dir, download=download, tell=tell
         )
-    looked = cifar10.usual_places(data_dir)
-    looked.append(tfds.usual_dir(data_dir))
+    places = [*cifar10.usual_places(data_dir), tfds.usual_dir(data_dir)]
+    looked = dict.fromkeys(places)
     reason = "its server does not answer" if download else "none is downloaded"
     raise DataError(
         f"--dataset=cifar10: no copy in {', '.join(looked)}, and {reason}; put"
