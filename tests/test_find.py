@@ -241,7 +241,9 @@ def test_an_unknown_name_is_told_with_the_nearest():
     with pytest.raises(tfnet.DataError) as caught:
         opened("fashion_mnst")
     assert "--dataset (fashion_mnst)" in str(caught.value)
-    assert "fashion_mnist" in str(caught.value)
+    assert "(near: fashion_mnist" in str(caught.value)
+    with pytest.raises(tfnet.DataError, match="near: imdb_reviews"):
+        opened("imdb_review")
 
 
 def test_what_is_no_image_classification_is_refused():
@@ -448,7 +450,16 @@ def test_an_image_in_the_records_that_is_none_is_named(made_sets, tmp_path):
 
 
 def test_a_dry_run_downloads_nothing(monkeypatch):
+    import tensorflow_datasets as package
+
+    def must_not(self, **keywords):
+        raise AssertionError("downloads")
+
     monkeypatch.setattr(tfds, "can_reach", lambda url, **limit: True)
+    # So that a test that fails does not download either.
+    monkeypatch.setattr(
+        package.core.DatasetBuilder, "download_and_prepare", must_not
+    )
     with pytest.raises(tfnet.DataError) as caught:
         opened("mnist", dry_run=True)
     assert "a dry run downloads nothing" in str(caught.value)

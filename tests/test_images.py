@@ -223,6 +223,15 @@ def test_a_grey_jpeg_gets_three_channels():
     assert np.abs(decoded.astype(int) - 90).max() <= 1
 
 
+def test_an_opaque_webp_is_decoded():
+    # Lossless, one black pixel: nothing but a header and five constant codes.
+    encoded = bytes.fromhex(
+        "52494646 1a000000 57454250 5650384c 0d000000"
+        "2f00000000 07101111 8888fe07 00"
+    )
+    assert rule.decode(encoded).numpy().tolist() == [[[0, 0, 0]]]
+
+
 def test_decoding_is_the_same_eagerly_and_in_a_graph(random):
     rgb = random.integers(0, 256, (9, 17, 3)).astype(np.uint8)
     decode = tf.function(

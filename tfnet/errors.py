@@ -1,5 +1,6 @@
 """What can go wrong, in one line each, with the exit code of the commands."""
 
+import re
 import signal
 
 
@@ -13,6 +14,14 @@ class Error(Exception):
     """Something a user can cause and mend; its text is one line for them."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        """Returns the text; a name in it may hold a line break."""
+        return re.sub(
+            r"[\x00-\x1f\x7f]",
+            lambda found: ascii(found[0])[1:-1],
+            super().__str__(),
+        )
 
 
 class ConfigError(Error, ValueError):

@@ -67,10 +67,15 @@ def new_directory(path: Path) -> Iterator[Path]:
                 _flush(Path(folder, name))
             _flush(Path(folder))
         if path.exists():
-            old = Path(tempfile.mkdtemp(dir=path.parent, prefix=".old-"))
-            os.rename(path, old)
-            os.rename(aside, path)
-            shutil.rmtree(old)
+            with tempfile.TemporaryDirectory(
+                dir=path.parent, prefix=".old-"
+            ) as old:
+                os.rename(path, Path(old, path.name))
+                try:
+                    os.rename(aside, path)
+                except BaseException:
+                    os.rename(Path(old, path.name), path)
+                    raise
         else:
             os.rename(aside, path)
     except BaseException:

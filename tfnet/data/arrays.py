@@ -68,13 +68,20 @@ def open_arrays(root: Path) -> source.Source:
     """
     splits = _load_splits(root)
     name, origin, class_names = _names(root, splits)
-    status = array_path(root, "train", "images").stat()
+    paths = [
+        array_path(root, split, what)
+        for split in source.SPLITS
+        for what in ("images", "labels")
+    ]
+    key = " ".join(
+        f"{s.st_size} {s.st_mtime_ns}" for s in map(Path.stat, paths)
+    )
     return source.from_examples(
         splits,
         name=name,
         origin=origin,
         class_names=class_names,
-        key=f"{status.st_size} {status.st_mtime_ns}",
+        key=key,
     )
 
 
@@ -86,7 +93,7 @@ def _load_split(root: Path, split: source.Split) -> Examples:
     image_path = array_path(root, split, "images")
     label_path = array_path(root, split, "labels")
     images: np.ndarray | ImageFile = _load(image_path, ImageFile)
-    labels = _load(label_path, np.load)
+    labels = _load(label_path, _read_labels)
     is_images = len(images.shape) == 4 and images.shape[3] == 3
     if not is_images or images.dtype != "u1" or 0 in images.shape[1:]:
         raise DataError(
@@ -98,9 +105,18 @@ def _load_split(root: Path, split: source.Split) -> Examples:
             f"{label_path} must be integers [{images.shape[0]}], one an image;"
             f" it is {labels.dtype} {list(labels.shape)}."
         )
+    limits = np.iinfo(np.int32)
+    wide = labels[(labels > limits.max) | (labels < limits.min)]
+    if wide.size:
+        raise DataError(f"{label_path}: label {wide[0]} is out of range.")
     if image_path.stat().st_size <= IN_MEMORY_BYTES:
         images = images.take(np.arange(images.shape[0]))
     return Examples(images, labels.astype(np.int32))
+
+
+def _read_labels(path: Path) -> np.ndarray:
+    with open(path, "rb") as file:
+        return np.lib.format.read_array(file, allow_pickle=False)
 
 
 def _load(path: Path, loader: Callable[[Path], Any]) -> Any:
@@ -108,7 +124,11 @@ def _load(path: Path, loader: Callable[[Path], Any]) -> Any:
         return loader(path)
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing.") from error
-    except (OSError, ValueError, EOFError) as error:
+    except DataError:
+        raise
+    except Exception as error:
+        # A damaged header fails in any way at all: tokenize.TokenError,
+        # SyntaxError, MemoryError.
         raise DataError(f"{path} is damaged or no .npy file.") from error
 
 

@@ -5,10 +5,12 @@ and plain downloads. Reads them without running anything that a file may say
 (the python layout is made of pickles).
 """
 
+import contextlib
 import io
 import os
 import pickle
 import tarfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,22 +55,28 @@ _COPIES = (
 
 
 def find_copies(data_dir: str | None) -> Iterator[Path]:
-    """Yields the folders and archives that look like a copy of CIFAR-10.
+    """Returns the folders and archives that look like a copy of CIFAR-10.
 
     Args:
       data_dir: The only place to look in; if None, the usual ones: ./data
         and the working directory (torchvision), ~/.keras/datasets (Keras),
         ~/data, ~/Downloads.
     """
+    found = []
     for place in usual_places(data_dir):
         for copy in _COPIES:
             path = Path(place).expanduser() / copy
-            if path.is_dir():
-                names = set(os.listdir(path))
-                if names & {*_PYTHON, *_BINARY}:
-                    yield path
-            elif path.is_file():
-                yield path
+            # Others' folders may not be ours to look into.
+            with contextlib.suppress(OSError):
+                if path.is_file() or _holds_batch(path):
+                    found.append(path)
+    return iter(found)
+
+
+def _holds_batch(path: Path) -> bool:
+    return path.is_dir() and not {*_PYTHON, *_BINARY}.isdisjoint(
+        os.listdir(path)
+    )
 
 
 def usual_places(data_dir: str | None) -> list[str]:
@@ -92,7 +100,13 @@ def open_copy(path: Path, *, rows: int = ROWS_PER_FILE) -> source.Source:
     try:
         files = _read_folder(path) if path.is_dir() else _read_archive(path)
         batches = [_parse(name, files, rows) for name in _PYTHON]
-    except (OSError, EOFError, tarfile.TarError, ValueError) as error:
+    except (
+        OSError,
+        EOFError,
+        tarfile.TarError,
+        zlib.error,
+        ValueError,
+    ) as error:
         raise DataError(f"{path} is damaged or incomplete: {error}") from error
     images = np.concatenate([images for images, _ in batches[:-1]])
     labels = np.concatenate([labels for _, labels in batches[:-1]])
@@ -104,8 +118,13 @@ def open_copy(path: Path, *, rows: int = ROWS_PER_FILE) -> source.Source:
         name=NAME,
         origin=str(path.absolute()),
         class_names=CLASS_NAMES,
-        key=str(path.stat().st_mtime_ns),
+        key=_key(path),
     )
+
+
+def _key(path: Path) -> str:
+    paths = [path, *(sorted(path.iterdir()) if path.is_dir() else ())]
+    return " ".join(str(one.stat().st_mtime_ns) for one in paths)
 
 
 def _read_folder(path: Path) -> dict[str, bytes]:
@@ -166,10 +185,12 @@ def _parse_python(content: bytes) -> tuple[np.ndarray, np.ndarray]:
 class _ArraysOnly(pickle.Unpickler):
     """Unpickles NumPy arrays and plain values, and calls nothing else."""
 
+    _MODULES = ("numpy", "numpy.core.multiarray", "numpy._core.multiarray")
     _NUMPY = ("_reconstruct", "ndarray", "dtype")
 
     def find_class(self, module: str, name: str) -> Any:
-        is_numpy = module.split(".")[0] == "numpy" and name in self._NUMPY
+        # To import any other module would run it.
+        is_numpy = module in self._MODULES and name in self._NUMPY
         # How Python 3 writes bytes in the old protocols.
         is_bytes = (module, name) == ("_codecs", "encode")
         if is_numpy or is_bytes:

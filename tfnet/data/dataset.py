@@ -96,5 +96,5 @@ class Dataset:
             images, _ = examples.take(chosen)
             digest.update(repr(examples.images.shape).encode())
             digest.update(np.ascontiguousarray(examples.labels, "<i4").data)
-            digest.update(images.data)
+            digest.update(np.ascontiguousarray(images).data)
         return digest.hexdigest()

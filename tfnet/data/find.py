@@ -12,7 +12,7 @@ from pathlib import Path
 from tfnet.data import arrays, cifar10, folder, pack, sample, tfds
 from tfnet.data.dataset import Dataset
 from tfnet.data.source import SPLITS, Source
-from tfnet.errors import DataError
+from tfnet.errors import DataError, one_line
 
 _DRY_RUN_EXAMPLES = 64
 
@@ -43,17 +43,24 @@ def open_dataset(
     Raises:
       DataError: It can't be had; the text says what to do.
     """
-    root = Path(name or "").expanduser()
+    try:
+        root = Path(name or "").expanduser()
+        is_place = name is not None and _is_place(name)
+        is_array_folder = is_place and arrays.is_array_folder(root)
+    except (OSError, RuntimeError) as error:
+        raise DataError(
+            f"--dataset ({name}) can't be looked at: {one_line(error)}."
+        ) from error
     if name is None:
         found = _default(data_dir, not dry_run, tell)
     elif name == sample.NAME:
         found = sample.open_sample()
     elif name == cifar10.NAME:
         found = _cifar10(data_dir, not dry_run, tell)
-    elif not _is_place(name):
+    elif not is_place:
         found = tfds.open_tfds(name, data_dir, download=not dry_run, tell=tell)
-    elif arrays.is_array_folder(root):
-        ready = arrays.open_as_it_lies(root, image_size)
+    elif is_array_folder:
+        ready = None if dry_run else arrays.open_as_it_lies(root, image_size)
         if ready is not None:
             return _checked(ready)
         found = arrays.open_arrays(root)

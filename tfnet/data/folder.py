@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tfnet.data import source
-from tfnet.errors import DataError
+from tfnet.errors import DataError, one_line
 
 # What people call the images to evaluate on, in the order of preference.
 _TEST_NAMES = ("test", "validation", "valid", "val")
@@ -136,7 +136,13 @@ def _visible(folder: Path) -> list[os.DirEntry]:
 
 
 def _folder_names(folder: Path) -> list[str]:
-    return [entry.name for entry in _visible(folder) if entry.is_dir()]
+    names = []
+    for entry in _visible(folder):
+        if entry.is_dir():
+            names.append(entry.name)
+        elif entry.is_symlink() and not os.path.exists(entry.path):
+            raise DataError(f"{entry.path} is a link to nothing.")
+    return names
 
 
 def _class_names(folder: Path) -> list[str]:
@@ -215,7 +221,7 @@ def _read(files: list[tuple[str, int]], size: int) -> source.Chunks:
         # is among the next.
         for path, _ in files[done : done + source.CHUNK]:
             _check_readable(path)
-        raise DataError(f"images can't be read: {error.message}") from error
+        raise DataError(f"images can't be read: {one_line(error)}") from error
 
 
 def _check_readable(path: str) -> None:

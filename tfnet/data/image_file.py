@@ -35,7 +35,13 @@ class ImageFile:
           OSError: It can't be opened.
           ValueError: It is no .npy file, or shorter than its header says.
         """
-        mapped = np.load(path, mmap_mode="r")
+        # Not np.load: it takes zip archives and pickles, too.
+        mapped = np.lib.format.open_memmap(path, mode="r")
+        if not mapped.flags.c_contiguous:
+            raise DataError(
+                f"{path} is in Fortran order; save it anew with"
+                " np.ascontiguousarray."
+            )
         self.path = path
         self.dtype = mapped.dtype
         self._stored = mapped.shape[1:]

@@ -54,7 +54,15 @@ def materialise(
         return _in_memory(source, image_size, limit)
     digest = hashlib.sha256(source.origin.encode("utf-8", "surrogateescape"))
     place = cache_dir / f"{source.name}-{image_size}-{digest.hexdigest()[:12]}"
-    state = _state(place, source)
+    try:
+        state = _state(place, source)
+    except OSError as error:
+        raise DataError(
+            f"--cache_dir ({cache_dir}) can't be read: {error.strerror}."
+        ) from error
+    packed = _open(place, image_size, source) if state == "good" else None
+    if state == "good" and packed is None:
+        state = "damaged"
     if state != "good":
         if state != "absent":
             tell(f"The packed copy in {place} is {state}; it is made anew.")
@@ -71,9 +79,24 @@ def materialise(
                 f" ({total / 2**20:,.0f} MiB): {error.strerror or error};"
                 " name a directory with room for it."
             ) from error
-    packed = arrays.open_as_it_lies(place, image_size)
+        packed = _open(place, image_size, source)
     assert packed is not None
     return _named(source, packed.train, packed.test)
+
+
+def _open(place: Path, image_size: int, source: Source) -> Dataset | None:
+    """Opens a packed copy; None where it is damaged after all."""
+    try:
+        packed = arrays.open_as_it_lies(place, image_size)
+        if packed is not None:
+            for split in SPLITS:
+                labels = getattr(packed, split).labels
+                if len(labels) != source.counts[split]:
+                    return None
+                check_labels(labels, len(source.class_names), str(place))
+    except DataError:
+        return None
+    return packed
 
 
 def _in_memory(source: Source, size: int, limit: int | None) -> Dataset:
@@ -162,6 +185,13 @@ def _state(place: Path, source: Source) -> str:
         wanted = (_VERSION, source.key)
         if (manifest["version"], manifest["key"]) != wanted:
             return "outdated"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ):
         return "damaged"
     return "good"

@@ -1,5 +1,6 @@
 """TensorFlow Datasets: any image classification set, by its name."""
 
+import http.client
 import os
 import threading
 import urllib.error
@@ -35,13 +36,13 @@ def can_reach(url: str, *, seconds: float = PROBE_SECONDS) -> bool:
     answered = threading.Event()
 
     def ask() -> None:
-        request = urllib.request.Request(url, method="HEAD")
         try:
+            request = urllib.request.Request(url, method="HEAD")
             with urllib.request.urlopen(request, timeout=seconds):
                 answered.set()
         except urllib.error.HTTPError:
             answered.set()
-        except (OSError, ValueError):
+        except (OSError, ValueError, http.client.HTTPException):
             return
 
     thread = threading.Thread(target=ask, daemon=True)
@@ -120,6 +121,12 @@ def _builder(tfds: Any, name: str, place: Path) -> Any:
             " fashion_mnist_10k or a name of TensorFlow Datasets;"
             f" it is none of them{hint}."
         ) from error
+    except Exception as error:
+        # A version, a config or a copy that can't be had, each in a class of
+        # its own.
+        raise DataError(
+            f"--dataset ({name}) can't be opened in {place}: {one_line(error)}"
+        ) from error
 
 
 def _keys(tfds: Any, builder: Any, name: str) -> tuple[str, str]:
@@ -158,7 +165,7 @@ def _download(
             f"--dataset ({name}) is not on this machine, and a dry run"
             f" downloads nothing; {ways}."
         )
-    urls = [url for url in builder.url_infos if "://" in url]
+    urls = [url for url in builder.url_infos or () if "://" in url]
     if urls and not can_reach(urls[0]):
         host = urllib.parse.urlsplit(urls[0]).hostname
         raise DataError(
