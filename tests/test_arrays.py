@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tfnet
-from tfnet.data import arrays, open_dataset
+from tfnet.data import Dataset, Examples, arrays, open_dataset
 from tfnet.data.image_file import ImageFile
 
 
@@ -30,9 +30,8 @@ def opened(root, *, image_size=4, **keywords):
         data_dir=None,
         cache_dir=str(root / "cache"),
         image_size=image_size,
-        dry_run=False,
+        **{"dry_run": False, **keywords},
         tell=print,
-        **keywords,
     )
 
 
@@ -330,3 +329,85 @@ def test_sets_with_nothing_to_learn_are_refused(changes, text, tmp_path):
     with pytest.raises(tfnet.DataError) as caught:
         opened(tmp_path / "set")
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_fortran_order(in_memory, tmp_path, monkeypatch):
+    if not in_memory:
+        monkeypatch.setattr(arrays, "IN_MEMORY_BYTES", 10)
+    content = make(tmp_path / "s")
+    np.save(
+        tmp_path / "s/train_images.npy",
+        np.asfortranarray(content["train_images"]),
+    )
+    with pytest.raises(tfnet.DataError, match="train_images.npy.*Fortran"):
+        opened(tmp_path / "s")
+
+
+@pytest.mark.parametrize("label", [2**32, -(2**32)])
+def test_label_that_wraps(label, tmp_path):
+    make(tmp_path / "s", train_labels=np.array([0, 1, label] * 3))
+    with pytest.raises(tfnet.DataError, match="out of range"):
+        opened(tmp_path / "s")
+
+
+@pytest.mark.parametrize("name", ["train_images", "train_labels"])
+@pytest.mark.parametrize("kind", ["npz", "bad zip", "header", "header 2"])
+def test_damage_of_other_kinds(name, kind, tmp_path):
+    content = make(tmp_path / "s")
+    path = tmp_path / "s" / f"{name}.npy"
+    whole = path.read_bytes()
+    if kind == "npz":
+        np.savez(tmp_path / "x.npz", content[name])
+        (tmp_path / "x.npz").replace(path)
+    elif kind == "bad zip":
+        path.write_bytes(b"PK\x03\x04junk")
+    elif kind == "header":
+        path.write_bytes(whole.replace(b"), }", b"), {", 1))
+    else:
+        path.write_bytes(
+            whole.replace(b"'descr': '<i8'", b"'descr': '<08'").replace(
+                b"'descr': '|u1'", b"'descr': '<08'"
+            )
+        )
+    with pytest.raises(tfnet.DataError, match=f"{name}.npy"):
+        opened(tmp_path / "s")
+
+
+def test_new_labels_are_noticed_in_a_packed_set(tmp_path, monkeypatch):
+    monkeypatch.setattr(arrays, "IN_MEMORY_BYTES", 10)
+    make(tmp_path / "s")
+    opened(tmp_path / "s", image_size=8)
+    new = np.arange(9)[::-1] % 3
+    np.save(tmp_path / "s/train_labels.npy", new)
+    labels = opened(tmp_path / "s", image_size=8).train.labels
+    assert labels.tolist() == new.tolist()
+
+
+def test_new_test_images_are_noticed_in_a_packed_set(tmp_path, monkeypatch):
+    monkeypatch.setattr(arrays, "IN_MEMORY_BYTES", 10)
+    make(tmp_path / "s")
+    opened(tmp_path / "s", image_size=8)
+    np.save(tmp_path / "s/test_images.npy", np.full((5, 4, 4, 3), 9, np.uint8))
+    data = opened(tmp_path / "s", image_size=8)
+    assert np.unique(data.test.take(np.arange(5))[0]).tolist() == [9]
+
+
+def test_a_dry_run_takes_a_few(tmp_path):
+    make(
+        tmp_path / "s",
+        train_images=np.zeros((200, 4, 4, 3), np.uint8),
+        train_labels=np.arange(200) % 3,
+    )
+    data = opened(tmp_path / "s", dry_run=True)
+    assert len(data.train) == 64
+
+
+def test_fingerprint_of_arrays_in_another_order():
+    pixels = np.arange(240, dtype=np.uint8).reshape(5, 4, 4, 3)
+    labels = np.zeros(5, np.int32)
+    prints = set()
+    for images in (pixels, np.asfortranarray(pixels)):
+        one = Examples(images, labels)
+        prints.add(Dataset("n", "o", ("c",), one, one).fingerprint())
+    assert len(prints) == 1

@@ -3,7 +3,9 @@
 import io
 import os
 import pickle
+import random
 import struct
+import sys
 import tarfile
 
 import numpy as np
@@ -371,3 +373,65 @@ def test_another_copy_in_the_same_place_has_another_key(tmp_path):
     before = cifar10.open_copy(path, rows=ROWS).key
     os.utime(path, ns=(1, 1))
     assert cifar10.open_copy(path, rows=ROWS).key != before
+
+
+def test_archive_damaged_in_the_middle(tmp_path):
+    path = LAYOUTS["python archive"](tmp_path)
+    whole = path.read_bytes()
+    numbers = random.Random(0)
+    texts = []
+    for _ in range(100):
+        damaged = bytearray(whole)
+        for _ in range(3):
+            damaged[numbers.randrange(20, len(whole))] = numbers.randrange(256)
+        path.write_bytes(damaged)
+        try:
+            cifar10.open_copy(path, rows=ROWS)
+        except tfnet.DataError as error:
+            texts.append(str(error))
+    assert len(texts) > 10
+    assert all(str(path) in text for text in texts)
+
+
+def test_pickle_imports_no_module_it_names(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["tfnet"])
+    files_ = {
+        **python_files(),
+        "test_batch": b"cnumpy.f2py.__main__\ndtype\n.",
+    }
+    place = write_folder(tmp_path / "c", files_)
+    try:
+        with pytest.raises(tfnet.DataError, match="asks for"):
+            cifar10.open_copy(place, rows=ROWS)
+    except SystemExit as error:
+        raise AssertionError("the pickle ran f2py's main") from error
+
+
+def test_error_is_one_line(tmp_path):
+    files_ = {
+        **python_files(),
+        "test_batch": b"\x80\x04\x8c\x03a\nb\x8c\x01c\x93.",
+    }
+    place = write_folder(tmp_path / "c", files_)
+    with pytest.raises(tfnet.DataError) as caught:
+        cifar10.open_copy(place, rows=ROWS)
+    assert "\n" not in str(caught.value)
+
+
+def test_place_that_cannot_be_listed_is_passed_over(tmp_path, monkeypatch):
+    (tmp_path / "cifar-10-batches-py").mkdir()
+
+    def refused(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "listdir", refused)
+    assert list(cifar10.find_copies(str(tmp_path))) == []
+
+
+def test_folder_rewritten_in_place_has_another_key(tmp_path):
+    place = LAYOUTS["binary"](tmp_path)
+    before = cifar10.open_copy(place, rows=ROWS).key
+    path = place / "test_batch.bin"
+    path.write_bytes(path.read_bytes()[::-1])
+    os.utime(path, ns=(1, 1))
+    assert cifar10.open_copy(place, rows=ROWS).key != before

@@ -203,3 +203,41 @@ def test_a_directory_below_a_file_cannot_be_made(tmp_path):
     with pytest.raises(OSError, match="file"), files.new_directory(path):
         pass
     assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_old_directory_comes_back_when_the_new_cannot_take_its_place(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "place" / "made"
+    path.mkdir(parents=True)
+    (path / "old").write_text("")
+    real = os.rename
+    calls = []
+
+    def second_fails(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise OSError(5, "I/O error")
+        real(*arguments)
+
+    monkeypatch.setattr(os, "rename", second_fails)
+    with (
+        pytest.raises(OSError, match="I/O error"),
+        files.new_directory(path) as aside,
+    ):
+        (aside / "new").write_text("")
+    assert [one.name for one in path.parent.iterdir()] == ["made"]
+    assert [one.name for one in path.iterdir()] == ["old"]
+
+
+def test_nothing_left_when_the_first_rename_fails(tmp_path, monkeypatch):
+    path = tmp_path / "place" / "made"
+    path.mkdir(parents=True)
+
+    def fails(*arguments):
+        raise OSError(5, "I/O error")
+
+    monkeypatch.setattr(os, "rename", fails)
+    with pytest.raises(OSError, match="I/O error"), files.new_directory(path):
+        pass
+    assert [one.name for one in path.parent.iterdir()] == ["made"]

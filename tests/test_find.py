@@ -641,3 +641,53 @@ def test_what_cannot_be_asked_is_not_reached(url, monkeypatch):
         if name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
     assert not tfds.can_reach(url, seconds=5)
+
+
+@pytest.mark.parametrize("name", ["~nosuchuser/x", "a" * 300])
+def test_names_that_break_the_path(name):
+    with pytest.raises(tfnet.DataError, match="--dataset"):
+        opened(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["mnist:9.9.9", "mnist/a=1", "huggingface:abc"]
+)
+def test_names_that_break_the_builder(name):
+    with pytest.raises(tfnet.DataError, match="--dataset"):
+        opened(name)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b"\xed\xff"])
+def test_damaged_info_of_a_prepared_set(content, made_sets, tmp_path):
+    import shutil
+
+    place = tmp_path / "tfds"
+    shutil.copytree(made_sets / "made_whole", place / "made_whole")
+    (path,) = place.rglob("dataset_info.json")
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    with pytest.raises(tfnet.DataError):
+        opened("made_whole", data_dir=str(place), image_size=4)
+
+
+def test_reach_of_a_server_of_another_kind(monkeypatch, capsys):
+    monkeypatch.undo()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer():
+            peer, _ = server.accept()
+            with peer:
+                peer.recv(1000)
+                peer.sendall(b"SSH-2.0-x\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        tfds.can_reach(f"http://127.0.0.1:{server.getsockname()[1]}/")
+        thread.join()
+
+
+def test_reach_of_no_url(monkeypatch):
+    monkeypatch.undo()
+    assert not tfds.can_reach("no url")

@@ -336,3 +336,29 @@ def test_the_key_changes_with_names_sizes_times_and_classes(tmp_path):
     make(tmp_path, "test/a/2.png")
     keys.append(open_folder(tmp_path).key)
     assert len(set(keys)) == 6
+
+
+def test_error_is_one_line_for_any_name(tmp_path):
+    make(tmp_path, "train/a/1.png", "train/b/1.png", "test/a/1.png")
+    (tmp_path / "train/a/x\ny.png").write_text("no image")
+    with pytest.raises(tfnet.DataError) as caught:
+        list(open_folder(tmp_path).read("train", 4, None))
+    assert "\n" not in str(caught.value)
+
+
+def test_error_is_one_line_when_no_file_is_found_guilty(tmp_path, monkeypatch):
+    from tfnet.data import folder
+
+    make(tmp_path, "train/a/1.png", "train/b/1.png", "test/a/1.png")
+    (tmp_path / "train/a/1.png").write_text("no image")
+    monkeypatch.setattr(folder, "_check_readable", lambda path: None)
+    with pytest.raises(tfnet.DataError) as caught:
+        list(open_folder(tmp_path).read("train", 4, None))
+    assert "\n" not in str(caught.value)
+
+
+def test_class_that_is_a_broken_link_is_named(tmp_path):
+    make(tmp_path, "train/a/1.png", "train/b/1.png", "test/a/1.png")
+    (tmp_path / "train/c").symlink_to(tmp_path / "gone")
+    with pytest.raises(tfnet.DataError):
+        open_folder(tmp_path)

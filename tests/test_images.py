@@ -338,3 +338,21 @@ def test_colours_are_not_mixed(random):
         grey = np.repeat(image[..., channel : channel + 1], 3, axis=2)
         alone = rule.resize(grey, 5).numpy()[..., 0]
         np.testing.assert_array_equal(found[..., channel], alone)
+
+
+def test_palette_of_a_bmp_is_looked_up():
+    import struct
+
+    from tfnet.data import images as rule
+
+    palette = b"".join(bytes([10, 20, 30 + i % 200, 0]) for i in range(256))
+    rows = bytes([0, 1, 2, 3])
+    encoded = (
+        struct.pack("<2sIHHI", b"BM", 54 + 1024 + 4, 0, 0, 54 + 1024)
+        + struct.pack("<IiiHHIIiiII", 40, 4, 1, 1, 8, 0, 4, 0, 0, 256, 0)
+        + palette
+        + rows
+    )
+    assert rule.decode(encoded).numpy().tolist() == [
+        [[30, 20, 10], [31, 20, 10], [32, 20, 10], [33, 20, 10]]
+    ]

@@ -457,3 +457,58 @@ def test_a_file_in_the_way_of_the_cache_is_named(tmp_path):
             materialise(source, place)
         assert f"--cache_dir ({place})" in str(caught.value)
     assert (tmp_path / "file").read_text() == "kept"
+
+
+@pytest.mark.parametrize("damage", ["zeros", "shape", "labels"])
+def test_damage_that_keeps_the_length_is_made_anew(damage, tmp_path):
+    source = source_of(costly=True)
+    cache = tmp_path / "cache"
+    want = everything(materialise(source, cache))
+    (place,) = cache.iterdir()
+    path = place / "train_images.npy"
+    whole = path.read_bytes()
+    if damage == "zeros":
+        path.write_bytes(bytes(len(whole)))
+    elif damage == "shape":
+        path.write_bytes(whole.replace(b"(6, 4, 4, 3)", b"(6, 4, 3, 4)"))
+    else:
+        np.save(place / "train_labels.npy", np.full(6, 7, np.int32))
+    assert everything(materialise(source, cache)) == want
+
+
+def test_a_file_in_the_place_of_a_copy_is_replaced(tmp_path):
+    source = source_of(costly=True)
+    materialise(source, tmp_path / "cache")
+    (place,) = (tmp_path / "cache").iterdir()
+    for path in place.iterdir():
+        path.unlink()
+    place.rmdir()
+    place.write_text("a file")
+    materialise(source, tmp_path / "cache")
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [
+        place.name
+    ]
+
+
+def test_manifest_nested_too_deep_is_damaged(tmp_path):
+    source = source_of(costly=True)
+    cache = tmp_path / "cache"
+    materialise(source, cache)
+    (place,) = cache.iterdir()
+    (place / "manifest.json").write_text("[" * 100_000)
+    materialise(source, cache)
+
+
+def test_cache_dir_that_may_not_be_entered_is_named(tmp_path, monkeypatch):
+    from pathlib import Path
+
+    real = os.stat
+
+    def refused(path, *arguments, **keywords):
+        if str(path).startswith(str(tmp_path / "locked" / "made")):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *arguments, **keywords)
+
+    monkeypatch.setattr(os, "stat", refused)
+    with pytest.raises(tfnet.DataError, match="--cache_dir"):
+        materialise(source_of(costly=True), Path(tmp_path) / "locked")

@@ -1,9 +1,9 @@
 """Images: one rule to decode, resize and scale them, for training and export.
 
 The rule, stated for users in README: a file is decoded as JPEG, PNG, GIF
-(first frame), BMP or WebP to 8 bits and three channels (grey repeated, palette
-looked up, alpha dropped); the whole image is then brought to a square,
-bilinear, antialiased when it shrinks, rounded to 8 bits.
+(first frame), BMP or WebP (without alpha) to 8 bits and three channels (grey
+repeated, palette looked up, alpha dropped); the whole image is then brought to
+a square, bilinear, antialiased when it shrinks, rounded to 8 bits.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,34 @@ def decode(encoded: Any) -> tf.Tensor:
     """
     image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
     image.set_shape([None, None, 3])
-    return image
+    # TensorFlow gives the entries of a BMP's palette as if they were grey.
+    bits = _bytes_at(encoded, 28, 2, tf.int16)
+    has_palette = tf.logical_and(
+        tf.strings.regex_full_match(tf.strings.substr(encoded, 0, 2), "BM"),
+        tf.reduce_all(tf.equal(bits, 8)),
+    )
+    return tf.cond(has_palette, lambda: _look_up(encoded, image), lambda: image)
+
+
+def _look_up(encoded: Any, image: Any) -> tf.Tensor:
+    """Returns the colours of a BMP with 8 bits a pixel.
+
+    The palette follows the file header (14 bytes) and the information header,
+    whose first four bytes are its size; an entry is blue, green, red, 0.
+    """
+    size = _bytes_at(encoded, 14, 4, tf.int32)[0]
+    palette = _bytes_at(encoded, 14 + size, 4 * 256, tf.uint8)
+    colours = tf.reshape(palette, [-1, 4])[:, 2::-1]
+    looked_up = tf.gather(colours, tf.cast(image[..., 0], tf.int32))
+    looked_up.set_shape([None, None, 3])
+    return looked_up
+
+
+def _bytes_at(encoded: Any, start: Any, count: int, dtype: Any) -> tf.Tensor:
+    part = tf.strings.substr(
+        encoded, tf.minimum(start, tf.strings.length(encoded)), count
+    )
+    return tf.io.decode_raw(part, dtype)
 
 
 def resize(images: Any, size: int) -> tf.Tensor:
