@@ -5,7 +5,7 @@ import pytest
 
 import tfnet
 from tfnet import Config, command_line
-from tfnet.config import rule_text
+from tfnet.config import OPTIMIZERS, rule_text
 
 SEED = {
     "model": "net",
@@ -107,8 +107,53 @@ def test_momentum_is_refused_where_it_would_do_nothing():
     assert Config(optimizer="adam").momentum == 0.9
 
 
-def test_an_unknown_optimizer_names_the_known_ones():
-    assert "sgd, adam or adamw" in error_of(optimizer="adagrad")
+@pytest.mark.parametrize("name", ["sdg", "keras.optimizers.SGD", "a:b:c", ":f"])
+def test_an_unknown_optimizer_names_the_known_ones(name):
+    message = error_of(optimizer=name)
+    assert f"--optimizer ({name})" in message
+    assert "sgd, adadelta, adafactor, adagrad, adam" in message
+    assert "package.module:function" in message
+
+
+@pytest.mark.parametrize("optimizer", [*OPTIMIZERS, "my_module:make"])
+def test_a_known_optimizer_or_a_function_is_taken(optimizer):
+    assert Config(optimizer=optimizer).optimizer == optimizer
+
+
+@pytest.mark.parametrize(
+    ("settings", "texts"),
+    [
+        ({"decay": 0.5}, ["--decay (0.5)", "--schedule=step"]),
+        (
+            {"schedule": "cosine", "decay_every": 2},
+            ["--decay_every (2)", "--schedule=step"],
+        ),
+        (
+            {"schedule": "one_cycle", "warmup_steps": 5},
+            ["--warmup_steps (5)", "--schedule=one_cycle"],
+        ),
+        (
+            {"optimizer": "my_module:make", "weight_decay": 0.1},
+            ["--weight_decay (0.1)", "my_module:make"],
+        ),
+    ],
+)
+def test_a_setting_that_would_do_nothing_is_refused(settings, texts):
+    message = error_of(**settings)
+    assert all(text in message for text in texts)
+
+
+@pytest.mark.parametrize(
+    "text", ["a", "1,,2", "1,-2", "nan,1", "inf", "0,0", ",", "1;2"]
+)
+def test_class_weights_that_are_none(text):
+    message = error_of(class_weights=text)
+    assert f"--class_weights ({text}) must be balanced, or numbers" in message
+
+
+@pytest.mark.parametrize("text", ["balanced", "1,2.5,0", "1e-3, 2"])
+def test_class_weights_that_are_some(text):
+    assert Config(class_weights=text).class_weights == text
 
 
 def test_flags_say_the_same_as_arguments():

@@ -16,15 +16,25 @@ def numbered(count):
     return Examples(images, np.arange(count, dtype=np.int32))
 
 
-def made(count, batch, replicas, *, first=0, last=None, size=lambda step: 3):
+def made(
+    count,
+    batch,
+    replicas,
+    *,
+    batches=1,
+    first=0,
+    last=None,
+    size=lambda step: 3,
+):
     if last is None:
-        last = steps_in_epoch(count, batch)
+        last = steps_in_epoch(count, batch * batches)
     order = epoch_order(count, seed=0, epoch=0)
     return order, list(
         blocks(
             numbered(count),
             order,
             batch_size=batch,
+            batches=batches,
             replicas=replicas,
             first_step=first,
             last_step=last,
@@ -33,13 +43,31 @@ def made(count, batch, replicas, *, first=0, last=None, size=lambda step: 3):
     )
 
 
+def shares_of(block):
+    """For each step, batch and replica: labels, images and the position."""
+    for step in range(block.steps):
+        for batch in range(block.labels[0].shape[1]):
+            for images, labels, positions, counts in zip(
+                block.images,
+                block.labels,
+                block.positions,
+                block.counts,
+                strict=True,
+            ):
+                count = counts[step, batch]
+                yield (
+                    labels[step, batch, :count].tolist(),
+                    images[step, batch, :count].tolist(),
+                    int(positions[step, batch]),
+                )
+
+
 def labels_in_order(found):
     return [
         label
         for block in found
-        for step in range(block.steps)
-        for part in block.labels
-        for label in part[step].tolist()
+        for labels, _, _ in shares_of(block)
+        for label in labels
     ]
 
 
@@ -51,12 +79,63 @@ def test_every_example_comes_once_in_the_order(count, batch, replicas):
     assert labels_in_order(found) == order.tolist()
     assert sum(block.steps for block in found) == -(-count // batch)
     for block in found:
-        shares = [part.shape[1] for part in block.labels]
-        assert shares == split_evenly(block.batch_size, replicas)
-        assert block.has_empty_share == (min(shares) == 0)
+        shares = [int(counts[0, 0]) for counts in block.counts]
+        assert shares == split_evenly(block.step_examples, replicas)
+        assert block.is_padded == (min(shares) == 0)
         for images, labels in zip(block.images, block.labels, strict=True):
             assert images.shape == (*labels.shape, 2, 2, 3)
+            # Padding too is an image with its own label.
             np.testing.assert_array_equal(images[..., 0, 0, 0], labels % 256)
+            assert labels.shape[2] >= 1
+
+
+@pytest.mark.parametrize("count", [1, 5, 23, 24, 50])
+@pytest.mark.parametrize(
+    ("batch", "batches"), [(1, 3), (4, 2), (5, 4), (60, 2)]
+)
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+def test_accumulated_batches_are_those_of_one_large_one(
+    count, batch, batches, replicas
+):
+    order, found = made(count, batch, replicas, batches=batches)
+    assert labels_in_order(found) == order.tolist()
+    size = batch * batches
+    examples = [block.step_examples for block in found for _ in [block.steps]]
+    assert (
+        sum(e * b.steps for e, b in zip(examples, found, strict=True)) == count
+    )
+    assert sum(block.steps for block in found) == -(-count // size)
+    for block in found:
+        for images, labels in zip(block.images, block.labels, strict=True):
+            np.testing.assert_array_equal(images[..., 0, 0, 0], labels % 256)
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+@pytest.mark.parametrize("replicas", [1, 2, 5])
+def test_a_position_says_where_in_the_epoch_a_share_begins(batches, replicas):
+    order, found = made(41, 4, replicas, batches=batches)
+    looked_at = 0
+    for block in found:
+        for labels, _, position in shares_of(block):
+            assert labels == order[position : position + len(labels)].tolist()
+            looked_at += len(labels)
+        # The first replica has the beginning of every batch.
+        for step in range(block.steps):
+            first = (block.first_step + step) * 4 * batches
+            assert block.positions[0][step].tolist() == [
+                first + 4 * i for i in range(block.positions[0].shape[1])
+            ]
+    assert looked_at == 41
+
+
+def test_a_last_step_of_uneven_batches_is_padded():
+    # 23 by 3 batches of 4: one full step, then batches of 4, 4 and 3.
+    _, found = made(23, 4, 1, batches=3)
+    assert [block.steps for block in found] == [1, 1]
+    assert [block.is_padded for block in found] == [False, True]
+    assert found[1].counts[0].tolist() == [[4, 4, 3]]
+    assert found[1].labels[0].shape == (1, 3, 4)
+    assert found[1].step_examples == 11
 
 
 def test_a_window_is_what_lies_in_it():
@@ -68,7 +147,7 @@ def test_a_window_is_what_lies_in_it():
 
 def test_the_last_smaller_batch_is_a_block_of_its_own():
     _, found = made(50, 8, 4, size=lambda step: 100)
-    assert [(block.steps, block.batch_size) for block in found] == [
+    assert [(block.steps, block.step_examples) for block in found] == [
         (6, 8),
         (1, 2),
     ]
@@ -97,15 +176,8 @@ def test_an_error_of_the_reader_comes_to_the_caller():
 
 
 def step_by_step(found):
-    """Labels and pixels of every step and replica, without the blocks."""
-    return [
-        [
-            (labels[step].tolist(), images[step].tolist())
-            for images, labels in zip(block.images, block.labels, strict=True)
-        ]
-        for block in found
-        for step in range(block.steps)
-    ]
+    """What every step and replica gets, without the blocks."""
+    return [share for block in found for share in shares_of(block)]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +185,7 @@ def step_by_step(found):
 )
 def test_no_step_depends_on_the_size_of_blocks(count, batch, replicas):
     want = step_by_step(made(count, batch, replicas, size=lambda step: 1)[1])
-    assert len(want) == -(-count // batch)
+    assert len(want) == -(-count // batch) * replicas
     for size in (
         lambda step: 2,
         lambda step: 1000,
@@ -144,8 +216,8 @@ def test_a_block_says_where_it_stands():
         (8, 2),
         (10, 1),
     ]
-    assert [block.batch_size for block in found] == [4, 4, 4, 1]
-    assert [block.has_empty_share for block in found] == [
+    assert [block.step_examples for block in found] == [4, 4, 4, 1]
+    assert [block.is_padded for block in found] == [
         False,
         False,
         False,
@@ -186,7 +258,7 @@ def test_one_block_is_read_ahead_and_leaving_early_leaves_no_thread():
         last_step=10,
         next_size=lambda step: 1,
     )
-    assert next(found).labels[0].tolist() == [[0, 1, 2, 3]]
+    assert next(found).labels[0].tolist() == [[[0, 1, 2, 3]]]
     found.close()
     assert taken == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert threading.active_count() == threads

@@ -1,10 +1,8 @@
-import keras
 import numpy as np
 import pytest
 
 import tfnet
 from tfnet.models import build_model
-from tfnet.models.build import layers_of_each_replica
 
 MODULE = """
 import keras
@@ -118,19 +116,3 @@ def test_what_a_users_function_does_wrong_is_one_line(module, function, text):
 def test_a_module_that_is_not_there_is_named():
     with pytest.raises(tfnet.ConfigError, match="no_such_module_xyz"):
         build("no_such_module_xyz:f")
-
-
-def test_layers_that_differ_on_each_replica_are_found():
-    inner = keras.Sequential(
-        [keras.Input((4,)), keras.layers.Dropout(0.5, name="inner_drop")]
-    )
-    model = keras.Sequential(
-        [
-            keras.Input((4,)),
-            keras.layers.BatchNormalization(name="norm"),
-            inner,
-            keras.layers.Dense(2),
-        ]
-    )
-    assert layers_of_each_replica(model) == ["norm", "inner_drop"]
-    assert layers_of_each_replica(build("net")) == []

@@ -13,7 +13,8 @@ import pytest
 import tensorflow as tf
 
 from tfnet import training
-from tfnet.data.feed import Block
+from tfnet.data import Examples
+from tfnet.data.feed import blocks
 from tfnet.data.images import scale
 from tfnet.data.sample import open_sample
 from tfnet.models import net
@@ -96,12 +97,21 @@ def test_200_steps_of_the_recipe_are_pytorchs(golden, sample, strategy_of):
         optimizer = training.create_optimizer(
             "sgd", learning_rate=0.001, momentum=0.9
         )
-        optimizer.build(model.trainable_variables)
+        state = training.TrainState(model, optimizer)
     from_state_dict(model, state_of(golden, "initial"))
     train = training.create_train_function(
-        strategy, model, optimizer, (32, 32, 3)
+        strategy, state, (32, 32, 3), training.StepRule(seed=0)
     )
-    losses, _ = train(Block(0, 200, (images[batches],), (labels[batches],)))
+    (block,) = blocks(
+        Examples(images, labels),
+        batches.ravel(),
+        batch_size=4,
+        replicas=1,
+        first_step=0,
+        last_step=200,
+        next_size=lambda step: 200,
+    )
+    losses, _ = train(block, 0, np.full(200, 0.001))
     np.testing.assert_allclose(losses, golden["losses"], rtol=0, atol=1e-4)
     # Rounding alone leaves 2e-7 in a weight, or 2.5e-5 where it tips one
     # comparison of a ReLU or a pooling: PyTorch against itself, with its

@@ -4,24 +4,43 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from harness import train
 
 from tfnet import training
 from tfnet.data import Examples
-from tfnet.data.feed import Block
+from tfnet.data.feed import blocks
 from tfnet.models import build_model
 
 
-def block_of(images, labels, replicas):
-    """One block: images [steps, batch, ...], shared out over the replicas."""
-    cuts = np.cumsum(
-        [len(part) for part in np.array_split(labels[0], replicas)]
-    )[:-1]
-    return Block(
-        0,
-        len(labels),
-        tuple(np.split(images, cuts, axis=1)),
-        tuple(np.split(labels, cuts, axis=1)),
+def in_order(examples, *, batch, replicas, batches=1):
+    """One block: the examples as they stand, in steps of a whole size."""
+    steps = len(examples) // (batch * batches)
+    (block,) = blocks(
+        examples,
+        np.arange(len(examples)),
+        batch_size=batch,
+        batches=batches,
+        replicas=replicas,
+        first_step=0,
+        last_step=steps,
+        next_size=lambda step: steps,
     )
+    return block
+
+
+def train_block(strategy, model, optimizer, block, rate, **rule):
+    """Trains on one block; returns losses, hits and the state."""
+    with strategy.scope():
+        state = training.TrainState(model, optimizer, ema=rule.pop("ema", None))
+    function = training.create_train_function(
+        strategy,
+        state,
+        block.images[0].shape[3:],
+        training.StepRule(seed=0, **rule),
+        accumulates=block.labels[0].shape[1] > 1,
+    )
+    rates = np.broadcast_to(rate, block.steps).astype(float)
+    return *function(block, 0, rates), state
 
 
 def small_model(shape=(2, 2, 3), classes=3, **dense):
@@ -34,30 +53,8 @@ def small_model(shape=(2, 2, 3), classes=3, **dense):
     )
 
 
-def train_whole_epoch(strategy, build, examples, *, batch, epochs=1, make=None):
-    """Trains a fresh model; returns its weights and the losses."""
-    with strategy.scope():
-        keras.utils.set_random_seed(0)
-        model = build()
-        optimizer = (make or (lambda: keras.optimizers.SGD(0.05, 0.9)))()
-        optimizer.build(model.trainable_variables)
-    shape = examples.images.shape[1:]
-    train = training.create_train_function(strategy, model, optimizer, shape)
-    losses, corrects = [], []
-    for epoch in range(epochs):
-        for result in training.train_epoch(
-            train,
-            examples,
-            seed=0,
-            epoch=epoch,
-            batch_size=batch,
-            replicas=strategy.num_replicas_in_sync,
-            stop_at=1000,
-        ):
-            losses.extend(result.loss)
-            corrects.extend(result.correct)
-    weights = [np.asarray(weight) for weight in model.get_weights()]
-    return weights, np.array(losses), np.array(corrects)
+def net():
+    return build_model("net", (32, 32, 3), 10, seed=0)
 
 
 def reference_steps(kernel, bias, images, labels, rate, momentum):
@@ -84,19 +81,23 @@ def reference_steps(kernel, bias, images, labels, rate, momentum):
 def test_steps_are_those_worked_out_by_hand(strategy_of, replicas):
     # 8 replicas and 5 examples: three of them get nothing.
     random = np.random.default_rng(1)
-    images = random.integers(0, 256, (6, 5, 2, 2, 3)).astype(np.uint8)
-    labels = random.integers(0, 3, (6, 5)).astype(np.int32)
+    images = random.integers(0, 256, (30, 2, 2, 3)).astype(np.uint8)
+    labels = random.integers(0, 3, 30).astype(np.int32)
     strategy = strategy_of(replicas)
     with strategy.scope():
         model = small_model()
         optimizer = keras.optimizers.SGD(0.1, momentum=0.9)
-        optimizer.build(model.trainable_variables)
     kernel, bias = model.get_weights()
-    train = training.create_train_function(
-        strategy, model, optimizer, (2, 2, 3)
+    block = in_order(Examples(images, labels), batch=5, replicas=replicas)
+    loss, correct, _ = train_block(strategy, model, optimizer, block, 0.1)
+    want = reference_steps(
+        kernel,
+        bias,
+        images.reshape(6, 5, 2, 2, 3),
+        labels.reshape(6, 5),
+        0.1,
+        0.9,
     )
-    loss, correct = train(block_of(images, labels, replicas))
-    want = reference_steps(kernel, bias, images, labels, 0.1, 0.9)
     np.testing.assert_allclose(model.get_weights()[0], want[0], atol=2e-7)
     np.testing.assert_allclose(model.get_weights()[1], want[1], atol=2e-7)
     np.testing.assert_allclose(loss, want[2], atol=5e-7)
@@ -119,42 +120,38 @@ def test_replicas_give_the_numbers_of_one(
     strategy_of, make_examples, count, batch, replicas
 ):
     examples = make_examples(count)
-
-    def build():
-        return build_model("net", (32, 32, 3), 10, seed=0)
-
-    one = train_whole_epoch(strategy_of(1), build, examples, batch=batch)
-    many = train_whole_epoch(
-        strategy_of(replicas), build, examples, batch=batch
+    one, many = (
+        train(strategy_of(n), net, examples, batch=batch) for n in (1, replicas)
     )
-    for first, other in zip(one[0], many[0], strict=True):
-        np.testing.assert_allclose(other, first, rtol=0, atol=1e-6)
-    np.testing.assert_allclose(many[1], one[1], atol=1e-5)
-    assert many[2].tolist() == one[2].tolist()
+    # At most 7 steps: float32 promises 1e-7 a weight over ten.
+    assert many.differs_from(one) < 1e-6
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: keras.optimizers.Adam(0.01),
-        lambda: keras.optimizers.AdamW(0.01, weight_decay=0.1),
-        lambda: keras.optimizers.SGD(0.01, momentum=0.9, weight_decay=0.1),
+        keras.optimizers.Adam,
+        lambda rate: keras.optimizers.AdamW(rate, weight_decay=0.1),
+        lambda rate: keras.optimizers.SGD(rate, momentum=0.9, weight_decay=0.1),
+        keras.optimizers.Nadam,
+        keras.optimizers.Lamb,
     ],
-    ids=["adam", "adamw", "sgd with decay"],
+    ids=["adam", "adamw", "sgd with decay", "nadam", "lamb"],
 )
 def test_the_optimizer_does_what_keras_does(strategy_of, make_examples, make):
     examples = make_examples(24, size=4, classes=3)
-    ours, _, _ = train_whole_epoch(
+    ours = train(
         strategy_of(3),
         lambda: small_model((4, 4, 3)),
         examples,
         batch=24,
         epochs=4,
         make=make,
+        rate=0.01,
     )
     keras.utils.set_random_seed(0)
     model = small_model((4, 4, 3))
-    optimizer = make()
+    optimizer = make(0.01)
     scaled = ((examples.images / 255 - 0.5) / 0.5).astype(np.float32)
     for _ in range(4):
         with tf.GradientTape() as tape:
@@ -166,30 +163,22 @@ def test_the_optimizer_does_what_keras_does(strategy_of, make_examples, make):
             tape.gradient(loss, [v.value for v in model.trainable_variables]),
             model.trainable_variables,
         )
-    for mine, theirs in zip(ours, model.get_weights(), strict=True):
+    for mine, theirs in zip(ours.weights, model.get_weights(), strict=True):
         np.testing.assert_allclose(mine, theirs, atol=2e-6)
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 5])
 def test_regularisation_counts_once(strategy_of, replicas):
-    # With a constant image of 127.5 the scaled input would be 0; 128 and 127
-    # cancel in the sum over the pixels' gradient only for the kernel rows, so
-    # use the loss itself: cross-entropy log 3 at zero weights, plus
-    # 0.5 * sum(1 for 36 weights) * 0.01 where the weights are all 1.
-    images = np.full((1, 3, 2, 2, 3), 255, np.uint8)
-    labels = np.array([[0, 1, 2]], np.int32)
+    images = np.full((3, 2, 2, 3), 255, np.uint8)
+    examples = Examples(images, np.array([0, 1, 2], np.int32))
     strategy = strategy_of(replicas)
     with strategy.scope():
         model = small_model(
             kernel_initializer="ones",
             kernel_regularizer=keras.regularizers.L2(0.05),
         )
-        optimizer = keras.optimizers.SGD(1.0)
-        optimizer.build(model.trainable_variables)
-    train = training.create_train_function(
-        strategy, model, optimizer, (2, 2, 3)
-    )
-    train(block_of(images, labels, replicas))
+    block = in_order(examples, batch=3, replicas=replicas)
+    train_block(strategy, model, keras.optimizers.SGD(1.0), block, 1.0)
     # One example of each class and equal logits: the gradients of the
     # cross-entropy cancel, and L2 leaves weight - 1.0 * 2 * 0.05 * weight.
     np.testing.assert_allclose(model.get_weights()[0], 0.9, atol=1e-6)
@@ -199,14 +188,14 @@ def test_regularisation_counts_once(strategy_of, replicas):
 def test_a_constraint_holds_after_the_step(
     strategy_of, make_examples, replicas
 ):
-    weights, _, _ = train_whole_epoch(
+    found = train(
         strategy_of(replicas),
         lambda: small_model((4, 4, 3), kernel_constraint="non_neg"),
         make_examples(30, size=4, classes=3),
         batch=10,
     )
-    assert weights[0].min() >= 0
-    assert weights[0].max() > 0
+    assert found.weights[0].min() >= 0
+    assert found.weights[0].max() > 0
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -216,7 +205,7 @@ def test_a_variable_without_a_gradient_is_left_alone(
     def build():
         inputs = keras.Input((4, 4, 3))
         flat = keras.layers.Flatten()(inputs)
-        unused = keras.layers.Dense(2, name="unused")
+        unused = keras.layers.Dense(2, name="unused", kernel_initializer="ones")
         outputs = keras.layers.Dense(3)(flat)
         model = keras.Model(inputs, outputs)
         unused.build((None, 48))
@@ -224,77 +213,58 @@ def test_a_variable_without_a_gradient_is_left_alone(
         return model
 
     examples = make_examples(3, size=4, classes=3)
-    before, _, _ = train_whole_epoch(
-        strategy_of(replicas), build, examples, batch=1, epochs=1
-    )
-    assert np.isfinite(np.concatenate([w.ravel() for w in before])).all()
+    found = train(strategy_of(replicas), build, examples, batch=1, ema=0.5)
+    by_shape = {weight.shape: weight for weight in found.weights}
+    assert np.all(by_shape[48, 2] == 1)
+    assert np.isfinite(np.concatenate([w.ravel() for w in found.weights])).all()
 
 
 def test_every_variable_of_the_net_gets_a_gradient(strategy_of, make_examples):
-    with strategy_of(1).scope():
-        start = build_model("net", (32, 32, 3), 10, seed=0).get_weights()
-    after, _, _ = train_whole_epoch(
-        strategy_of(1),
-        lambda: build_model("net", (32, 32, 3), 10, seed=0),
-        make_examples(16),
-        batch=16,
-    )
+    start = net().get_weights()
+    after = train(strategy_of(1), net, make_examples(16), batch=16).weights
     assert len(start) == 10
     for old, new in zip(start, after, strict=True):
         assert np.any(old != new)
 
 
 def test_a_handful_of_examples_is_learnt(strategy_of, make_examples):
-    _, losses, corrects = train_whole_epoch(
+    found = train(
         strategy_of(2),
-        lambda: build_model("net", (32, 32, 3), 10, seed=0),
+        net,
         make_examples(12),
         batch=4,
         epochs=100,
-        make=lambda: keras.optimizers.SGD(0.01, momentum=0.9),
+        rate=0.01,
     )
-    assert losses[:3].mean() > 2
-    assert losses[-3:].max() < 0.05
-    assert corrects[-3:].tolist() == [4, 4, 4]
+    assert found.losses[:3].mean() > 2
+    assert found.losses[-3:].max() < 0.05
+    assert found.corrects[-3:].tolist() == [4, 4, 4]
 
 
-def test_the_size_of_blocks_changes_no_bit(strategy_of, make_examples):
+@pytest.mark.parametrize("batches", [1, 3])
+def test_the_size_of_blocks_changes_no_bit(strategy_of, make_examples, batches):
     examples = make_examples(50)
-    results = []
-    for sizes in ([1] * 13, [13], [5, 8], [2, 3, 7, 1]):
-        with strategy_of(2).scope():
-            model = build_model("net", (32, 32, 3), 10, seed=3)
-            optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
-            optimizer.build(model.trainable_variables)
-        train = training.create_train_function(
-            strategy_of(2), model, optimizer, (32, 32, 3)
+    first, *others = (
+        train(
+            strategy_of(2), net, examples, batch=4, batches=batches, block=block
         )
-        from tfnet.data.feed import blocks
-        from tfnet.data.order import epoch_order
-
-        left = iter(sizes)
-        for block in blocks(
-            examples,
-            epoch_order(50, seed=0, epoch=0),
-            batch_size=4,
-            replicas=2,
-            first_step=0,
-            last_step=13,
-            next_size=lambda step, left=left: next(left),
-        ):
-            train(block)
-        results.append(model.get_weights())
-    for other in results[1:]:
-        for first, weight in zip(results[0], other, strict=True):
-            np.testing.assert_array_equal(first, weight)
+        for block in (1, 1000, 3)
+    )
+    for other in others:
+        for ours, theirs in zip(first.weights, other.weights, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        assert first.losses.tolist() == other.losses.tolist()
 
 
-def test_a_program_is_traced_once_for_all_shapes(strategy_of, make_examples):
-    traces = []
+@pytest.mark.parametrize(("batches", "traces"), [(1, 2), (3, 8)])
+def test_a_program_is_traced_once_for_all_shapes(
+    strategy_of, make_examples, batches, traces
+):
+    seen = []
 
     class Spy(keras.layers.Layer):
         def call(self, inputs):
-            traces.append(1)
+            seen.append(1)
             return inputs
 
     def build():
@@ -306,37 +276,40 @@ def test_a_program_is_traced_once_for_all_shapes(strategy_of, make_examples):
                 keras.layers.Dense(3),
             ]
         )
-        traces.clear()
+        seen.clear()
         return model
 
-    # 7 steps of 4, in blocks of 1, 2, ..., and a last batch of 2, twice.
-    train_whole_epoch(
+    # Steps in blocks of 1, 2, ..., and a last one of less, twice.
+    train(
         strategy_of(2),
         build,
-        make_examples(30, size=4, classes=3),
+        make_examples(31, size=4, classes=3),
         batch=4,
+        batches=batches,
         epochs=2,
     )
-    # Once on each of the two replicas.
-    assert len(traces) == 2
+    # Once on each of the two replicas. With accumulation, the first batch and
+    # the others, in a program without padding and one with.
+    assert len(seen) == traces
 
 
 def test_blocks_end_where_the_caller_acts(make_examples):
     examples = make_examples(90, size=2, classes=2)
 
-    def train(block):
+    def function(block, epoch, rates):
         return np.zeros(block.steps), np.zeros(block.steps, np.int64)
 
     ends = [
         result.last_step
         for result in training.train_epoch(
-            train,
+            function,
             examples,
             seed=0,
             epoch=0,
             batch_size=1,
             replicas=1,
             stop_at=25,
+            learning_rate=np.zeros_like,
             steps=80,
         )
     ]
@@ -349,20 +322,21 @@ def test_blocks_grow_until_they_take_the_time_they_should(make_examples):
     now = [0.0]
     sizes = []
 
-    def train(block):
+    def function(block, epoch, rates):
         # 0.1 seconds a step: 0.4 seconds are 4 steps.
         now[0] += 0.1 * block.steps
         sizes.append(block.steps)
         return np.zeros(block.steps), np.zeros(block.steps, np.int64)
 
     for _ in training.train_epoch(
-        train,
+        function,
         examples,
         seed=0,
         epoch=0,
         batch_size=10,
         replicas=1,
         stop_at=1000,
+        learning_rate=np.zeros_like,
         clock=lambda: now[0],
     ):
         pass
@@ -394,17 +368,32 @@ def test_evaluation_counts_every_example_once(strategy_of, make_examples):
         assert found.accuracy == np.trace(confusion) / count
 
 
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_top_five_are_those_with_fewer_than_five_before_them(
+    strategy_of, make_examples, replicas
+):
+    strategy = strategy_of(replicas)
+    examples = make_examples(100, size=4, classes=10)
+    with strategy.scope():
+        model = small_model((4, 4, 3), classes=10)
+    function = training.create_evaluate_function(strategy, model, 10)
+    found = training.evaluate(function, strategy, examples)
+    logits = model((examples.images / 255 - 0.5) / 0.5).numpy()
+    best = np.argsort(-logits, axis=1)[:, :5]
+    assert found.top_5 == (best == examples.labels[:, None]).any(1).sum()
+    assert 0 < found.top_5 < 100
+
+
 def test_a_class_without_test_examples_has_no_accuracy():
     confusion = np.array([[3, 1, 0], [0, 0, 0], [0, 0, 2]])
-    evaluation = training.Evaluation(0.0, confusion)
+    evaluation = training.Evaluation(0.0, confusion, 6)
     assert evaluation.class_accuracy == [0.75, None, 1.0]
     assert evaluation.accuracy == 5 / 6
+    assert evaluation.top_5_accuracy == 1.0
 
 
 def test_labels_are_not_needed_as_int64(strategy_of):
     images = np.zeros((4, 2, 2, 3), np.uint8)
     examples = Examples(images, np.arange(4, dtype=np.int32) % 3)
-    _, losses, _ = train_whole_epoch(
-        strategy_of(1), small_model, examples, batch=2
-    )
-    assert losses.dtype == np.float64
+    found = train(strategy_of(1), small_model, examples, batch=2)
+    assert found.losses.dtype == np.float64

@@ -12,7 +12,24 @@ from typing import Any
 
 from tfnet.errors import ConfigError
 
-OPTIMIZERS = ("sgd", "adam", "adamw")
+OPTIMIZERS = (
+    "sgd",
+    "adadelta",
+    "adafactor",
+    "adagrad",
+    "adam",
+    "adamax",
+    "adamw",
+    "ftrl",
+    "lamb",
+    "lion",
+    "muon",
+    "nadam",
+    "rmsprop",
+)
+PRECISIONS = ("float32", "bfloat16", "float16", "float64")
+SCHEDULES = ("constant", "step", "cosine", "one_cycle")
+_OWN_FUNCTION = r"[\w.]+:\w+"
 
 
 def _setting(
@@ -101,36 +118,160 @@ class Config:
     )
     steps: int | None = _setting(
         None,
-        "Stop after this many steps (batches) in all, if the epochs have not"
-        " ended before.",
+        "Stop after this many steps in all, if the epochs have not ended"
+        " before. A step is a batch, or --accumulate_steps of them.",
         kind=int,
         minimum=1,
         example=1000,
     )
     batch_size: int = _setting(
         4,
-        "Examples in one step, over all devices together (the global batch).",
+        "Examples in one batch, over all devices together (the global batch).",
+        kind=int,
+        minimum=1,
+    )
+    accumulate_steps: int = _setting(
+        1,
+        "Batches in one step: their gradients are added up, and the weights"
+        " change once, as for one batch of all their examples.",
         kind=int,
         minimum=1,
     )
     optimizer: str = _setting(
-        "sgd", "How the weights follow the gradient.", kind=str,
-        choices=OPTIMIZERS,
-    )  # fmt: skip
+        "sgd",
+        f"How the weights follow the gradient: {', '.join(OPTIMIZERS)}, or"
+        " package.module:function, called as function(learning_rate), which"
+        " returns a Keras 3 optimizer.",
+        kind=str,
+    )
     learning_rate: float = _setting(
-        0.001, "The learning rate of the optimizer.", kind=float, above=0
+        0.001,
+        "The learning rate; with a schedule, its highest.",
+        kind=float,
+        above=0,
     )
     momentum: float = _setting(
         0.9,
         "The momentum of --optimizer=sgd: v = momentum * v + gradient,"
-        " weight = weight - learning_rate * v.",
+        " weight = weight - learning_rate * v, while the rate is constant.",
         kind=float,
         minimum=0,
         below=1,
     )
+    weight_decay: float | None = _setting(
+        None,
+        "Takes learning_rate * weight_decay * weight from every weight in"
+        " each step, apart from the gradient. Left unset: what the optimizer"
+        " has by itself (adamw 0.004, others none).",
+        kind=float,
+        minimum=0,
+        example=0.0005,
+    )
+    schedule: str = _setting(
+        "constant",
+        "The learning rate over the run: constant; step (times --decay every"
+        " --decay_every epochs); cosine (half a cosine down to 0); one_cycle"
+        " (up from 1/25 over the first 30 % of the steps, then down to"
+        " 1/250,000).",
+        kind=str,
+        choices=SCHEDULES,
+    )
+    warmup_steps: int = _setting(
+        0,
+        "The learning rate rises in a line over the first so many steps; not"
+        " with --schedule=one_cycle, which rises by itself.",
+        kind=int,
+        minimum=0,
+        example=100,
+    )
+    decay: float = _setting(
+        0.1,
+        "The factor of --schedule=step.",
+        kind=float,
+        above=0,
+        maximum=1,
+    )
+    decay_every: int = _setting(
+        30, "The epochs of --schedule=step.", kind=int, minimum=1
+    )
+    clip_norm: float | None = _setting(
+        None,
+        "Scales the gradient of a step down to this global norm, after it is"
+        " summed over all devices. Left unset: not.",
+        kind=float,
+        above=0,
+        example=1.0,
+    )
+    clip_value: float | None = _setting(
+        None,
+        "Bounds each element of the gradient of a step to +- this value, after"
+        " it is summed over all devices. Left unset: not.",
+        kind=float,
+        above=0,
+        example=0.5,
+    )
+    label_smoothing: float = _setting(
+        0.0,
+        "Gives every class label_smoothing / classes of the target, and the"
+        " right class the rest.",
+        kind=float,
+        minimum=0,
+        below=1,
+        example=0.1,
+    )
+    class_weights: str | None = _setting(
+        None,
+        "What an example of each class counts in the training loss: numbers"
+        " from 0, one a class, with commas between, or balanced: examples /"
+        " (classes * examples of the class). The sum is divided by the"
+        " examples of the batch, not by the weights. Left unset: 1.",
+        kind=str,
+        example="balanced",
+    )
+    ema: float | None = _setting(
+        None,
+        "Keeps averages of the weights, average = ema * average + (1 - ema) *"
+        " weight after each step, which evaluation and export then use. Left"
+        " unset: no averages.",
+        kind=float,
+        above=0,
+        below=1,
+        example=0.999,
+    )
+    sync_batch_norm: bool = _setting(
+        True,
+        "BatchNormalization takes the moments of the whole batch, over all"
+        " devices, instead of those of each device's share.",
+        kind=bool,
+    )
+    flip: bool = _setting(
+        False, "Mirror every other training image, at random.", kind=bool
+    )
+    crop: int = _setting(
+        0,
+        "Move every training image by up to so many pixels in height and in"
+        " width, at random; black fills the border.",
+        kind=int,
+        minimum=0,
+        example=4,
+    )
+    precision: str = _setting(
+        "float32",
+        "What the model computes in. bfloat16 and float16 keep the weights in"
+        " float32; float16 also scales the loss, and leaves out steps whose"
+        " gradient is not finite.",
+        kind=str,
+        choices=PRECISIONS,
+    )
+    deterministic: bool = _setting(
+        False,
+        "Only operations that give the same bits every time. DETERMINISM_COST",
+        kind=bool,
+    )
     seed: int = _setting(
         0,
-        "Fixes the initial weights and the order of the data.",
+        "Fixes the initial weights, the order of the data, and what dropout"
+        " and augmentation draw.",
         kind=int,
         minimum=0,
         maximum=2**32 - 1,
@@ -168,7 +309,7 @@ class Config:
     log_every: int = _setting(
         2000,
         "Print the mean loss, and add a line to metrics.csv, every so many"
-        " batches.",
+        " steps.",
         kind=int,
         minimum=1,
     )
@@ -211,11 +352,32 @@ class Config:
                 continue
             checked = _check(field, value)
             object.__setattr__(self, field.name, checked)
-        _check_model_name(self.model)
-        if self.optimizer != "sgd" and self.momentum != _default("momentum"):
+        _check_name("model", self.model, ("net",))
+        _check_name("optimizer", self.optimizer, OPTIMIZERS)
+        _check_class_weights(self.class_weights)
+        is_own = self.optimizer not in OPTIMIZERS
+        self._only_with("momentum", "optimizer", "sgd")
+        self._only_with("decay", "schedule", "step")
+        self._only_with("decay_every", "schedule", "step")
+        if self.schedule == "one_cycle" and self.warmup_steps:
             raise ConfigError(
-                f"--momentum ({self.momentum}) is for --optimizer=sgd only;"
-                f" leave it out with --optimizer={self.optimizer}."
+                f"--warmup_steps ({self.warmup_steps}) must be left out with"
+                " --schedule=one_cycle, which rises by itself."
+            )
+        if is_own and self.weight_decay is not None:
+            raise ConfigError(
+                f"--weight_decay ({self.weight_decay}) is for tfnet's own"
+                f" choice of optimizers; --optimizer={self.optimizer} sets its"
+                " own."
+            )
+
+    def _only_with(self, name: str, other: str, value: str) -> None:
+        """Refuses a setting that another one leaves without an effect."""
+        given = getattr(self, name)
+        if getattr(self, other) != value and given != _default(name):
+            raise ConfigError(
+                f"--{name} ({given}) is for --{other}={value} only; leave it"
+                f" out with --{other}={getattr(self, other)}."
             )
 
     @classmethod
@@ -315,9 +477,34 @@ def _within(rule: dict[str, Any], value: Any) -> bool:
     )
 
 
-def _check_model_name(model: str) -> None:
-    if model != "net" and not re.fullmatch(r"[\w.]+:\w+", model):
+def _check_name(flag: str, name: str, known: tuple[str, ...]) -> None:
+    if name not in known and not re.fullmatch(_OWN_FUNCTION, name):
         raise ConfigError(
-            f"--model ({model}) must be net or package.module:function; for"
-            " example --model=net."
+            f"--{flag} ({name}) must be {', '.join(known)} or"
+            f" package.module:function; for example --{flag}={known[0]}."
         )
+
+
+def _check_class_weights(text: str | None) -> None:
+    if text in (None, "balanced"):
+        return
+    try:
+        weights = class_weight_numbers(text)
+    except ValueError:
+        weights = ()
+    finite = all(math.isfinite(weight) and weight >= 0 for weight in weights)
+    if not finite or not any(weights):
+        raise ConfigError(
+            f"--class_weights ({text}) must be balanced, or numbers from 0,"
+            " one a class, not all 0, with commas between; for example"
+            " --class_weights=1,2.5."
+        )
+
+
+def class_weight_numbers(text: str) -> tuple[float, ...]:
+    """Returns the numbers in --class_weights=1,2.5.
+
+    Raises:
+      ValueError: They are no numbers.
+    """
+    return tuple(float(part) for part in text.split(","))

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import tfnet
 from tfnet import command_line
-from tfnet.config import Config
-from tfnet.errors import Error, Interrupted, RunError, one_line
+from tfnet.config import Config, class_weight_numbers
+from tfnet.errors import ConfigError, Error, Interrupted, RunError, one_line
 from tfnet.runs.directory import (
     RunDirectory,
     check_run_dir,
@@ -35,7 +35,7 @@ from tfnet.runs.summary import first_lines, last_lines
 if TYPE_CHECKING:
     from tfnet.data import Dataset
     from tfnet.devices.start import Devices
-    from tfnet.training import Evaluation
+    from tfnet.training import Evaluation, Schedule, StepRule, TrainState
 
 _DRY_RUN_STEPS = 3
 _COMPARED_IMAGES = 64
@@ -65,10 +65,17 @@ def run(config: Config) -> Run:
     else:
         check_run_dir(config.run_dir)
     devices = _start_devices(config)
+    from tfnet.models.precision import computing_in
+
+    with computing_in(config.precision):
+        return _run(config, devices, started)
+
+
+def _run(config: Config, devices: "Devices", started: float) -> Run:
     dataset = _open_dataset(config)
-    model, optimizer = _create_model(config, devices, dataset)
+    state, notes = _create_state(config, devices, dataset)
     directory = None if config.dry_run else _make_directory(config, dataset)
-    record = _first_record(config, devices, dataset, model)
+    record = _first_record(config, devices, dataset, state.model, notes)
     place = None if directory is None else directory.path
     print(first_lines(record, place), flush=True)
     with (
@@ -77,12 +84,12 @@ def run(config: Config) -> Run:
         _named_failures(config),
     ):
         evaluation = _train(
-            config, devices, dataset, model, optimizer, directory, record, stop
+            config, devices, dataset, state, directory, record, stop
         )
         if evaluation is not None:
             print("Finished Training", flush=True)
-            _add_evaluation(record, dataset, evaluation)
-        model = _plain_copy(config, dataset, model)
+            _add_evaluation(record, dataset, evaluation, directory)
+        model = _plain_copy(config, dataset, state)
         if config.export:
             _export(config, dataset, model, place)
         print(last_lines(record, place), flush=True)
@@ -113,6 +120,7 @@ def _start_devices(config: Config) -> "Devices":
         memory_growth=config.memory_growth,
         threads=config.threads,
         batch_size=config.batch_size,
+        deterministic=config.deterministic,
         verbose=verbose,
     )
 
@@ -134,11 +142,12 @@ def _tell(text: str) -> None:
     print(text, flush=True)
 
 
-def _create_model(
+def _create_state(
     config: Config, devices: "Devices", dataset: "Dataset"
-) -> tuple[Any, Any]:
+) -> tuple["TrainState", list[str]]:
+    """Makes model and optimizer; says what in them is not the same on all."""
+    from tfnet import training
     from tfnet.models import build_model
-    from tfnet.training import create_optimizer
 
     with devices.strategy.scope():
         model = build_model(
@@ -147,13 +156,25 @@ def _create_model(
             len(dataset.class_names),
             seed=config.seed,
         )
-        optimizer = create_optimizer(
+        notes = training.synchronise(
+            model,
+            replicas=devices.replicas,
+            batch_statistics=config.sync_batch_norm,
+            accumulates=config.accumulate_steps > 1,
+        )
+        optimizer = training.create_optimizer(
             config.optimizer,
             learning_rate=config.learning_rate,
             momentum=config.momentum,
+            weight_decay=config.weight_decay,
         )
-        optimizer.build(model.trainable_variables)
-    return model, optimizer
+        state = training.TrainState(
+            model,
+            optimizer,
+            ema=config.ema,
+            scales_loss=config.precision == "float16",
+        )
+    return state, notes
 
 
 def _make_directory(config: Config, dataset: "Dataset") -> RunDirectory:
@@ -189,12 +210,60 @@ def _repeatable(config: Config, dataset: "Dataset") -> Config:
     )
 
 
+def _step_rule(config: Config, dataset: "Dataset") -> "StepRule":
+    from tfnet import training
+    from tfnet.data.augment import Augmentation
+
+    return training.StepRule(
+        seed=config.seed,
+        objective=training.Objective(
+            label_smoothing=config.label_smoothing,
+            class_weights=_class_weights(config.class_weights, dataset),
+        ),
+        augmentation=Augmentation(flip=config.flip, crop=config.crop),
+        clipping=training.Clipping(
+            norm=config.clip_norm, value=config.clip_value
+        ),
+    )
+
+
+def _class_weights(
+    text: str | None, dataset: "Dataset"
+) -> tuple[float, ...] | None:
+    from tfnet.training import balanced_weights
+
+    classes = len(dataset.class_names)
+    if text is None:
+        return None
+    if text == "balanced":
+        return balanced_weights(dataset.train.labels, classes)
+    weights = class_weight_numbers(text)
+    if len(weights) != classes:
+        raise ConfigError(
+            f"--class_weights ({text}) must have a number for each of the"
+            f" {classes} classes of {dataset.name}; it has {len(weights)}."
+        )
+    return weights
+
+
+def _schedule(config: Config, per_epoch: int, total: int) -> "Schedule":
+    from tfnet.training import Schedule
+
+    return Schedule(
+        kind=config.schedule,
+        rate=config.learning_rate,
+        total_steps=total,
+        warmup_steps=config.warmup_steps,
+        decay=config.decay,
+        decay_every=config.decay_every * per_epoch,
+    )
+
+
 def _train(
     config: Config,
     devices: "Devices",
     dataset: "Dataset",
-    model: Any,
-    optimizer: Any,
+    state: "TrainState",
     directory: RunDirectory | None,
     record: dict[str, Any],
     stop: StopSignals,
@@ -204,13 +273,18 @@ def _train(
     from tfnet.data.feed import steps_in_epoch
 
     strategy = devices.strategy
+    batches = config.accumulate_steps
     train = training.create_train_function(
-        strategy, model, optimizer, dataset.image_shape
+        strategy,
+        state,
+        dataset.image_shape,
+        _step_rule(config, dataset),
+        accumulates=batches > 1,
     )
     evaluate = training.create_evaluate_function(
-        strategy, model, len(dataset.class_names)
+        strategy, state.model, len(dataset.class_names)
     )
-    per_epoch = steps_in_epoch(len(dataset.train), config.batch_size)
+    per_epoch = steps_in_epoch(len(dataset.train), config.batch_size * batches)
     total = per_epoch * config.epochs
     total = total if config.steps is None else min(total, config.steps)
     evaluation = None
@@ -225,21 +299,24 @@ def _train(
                     seed=config.seed,
                     epoch=epoch,
                     batch_size=config.batch_size,
+                    batches=batches,
                     replicas=devices.replicas,
                     steps=total - epoch * per_epoch,
                     stop_at=config.log_every,
+                    learning_rate=_schedule(config, per_epoch, total),
                 ):
                     log.block(epoch, block)
                     if stop.received is not None:
                         break
-                log.end_epoch(epoch)
+                log.end_epoch(epoch, skipped_steps=state.skipped_steps)
                 if stop.received is not None:
                     return None
                 if _evaluation_is_due(config, epoch, log.steps == total):
                     begin = time.monotonic()
-                    evaluation = training.evaluate(
-                        evaluate, strategy, dataset.test
-                    )
+                    with state.averages_in_use():
+                        evaluation = training.evaluate(
+                            evaluate, strategy, dataset.test
+                        )
                     log.evaluation(
                         epoch,
                         loss=evaluation.loss,
@@ -247,7 +324,7 @@ def _train(
                         seconds=time.monotonic() - begin,
                     )
         finally:
-            record.update(log.totals())
+            record.update(log.totals(), skipped_steps=state.skipped_steps)
     return evaluation
 
 
@@ -280,8 +357,8 @@ def _named_failures(config: Config) -> Iterator[None]:
         ) from error
 
 
-def _plain_copy(config: Config, dataset: "Dataset", trained: Any) -> Any:
-    """Returns the model without the strategy, with the weights it reached.
+def _plain_copy(config: Config, dataset: "Dataset", state: "TrainState") -> Any:
+    """Returns the model as it came from its function, with what it learnt.
 
     Keras' own `predict` and `fit` follow the strategy a model was made under,
     and crash there when a replica gets no example; an ordinary model does not.
@@ -294,7 +371,8 @@ def _plain_copy(config: Config, dataset: "Dataset", trained: Any) -> Any:
         len(dataset.class_names),
         seed=config.seed,
     )
-    model.set_weights(trained.get_weights())
+    with state.averages_in_use():
+        model.set_weights(state.model.get_weights())
     return model
 
 
@@ -326,7 +404,11 @@ def _export(
 
 
 def _first_record(
-    config: Config, devices: "Devices", dataset: "Dataset", model: Any
+    config: Config,
+    devices: "Devices",
+    dataset: "Dataset",
+    model: Any,
+    notes: list[str],
 ) -> dict[str, Any]:
     from tfnet.data.order import split_evenly
 
@@ -344,30 +426,18 @@ def _first_record(
         "memory": devices.memory,
         "threads": devices.threads,
         "onednn": devices.onednn,
+        "deterministic": devices.deterministic,
         "batch_size": config.batch_size,
         "shares": split_evenly(config.batch_size, devices.replicas),
         "parameters": model.count_params(),
         "notes": [
             *dataset.notes,
             *devices.notes,
-            *_layer_notes(devices, model),
+            *notes,
         ],
         "settings": dataclasses.asdict(config),
         "versions": _versions(),
     }
-
-
-def _layer_notes(devices: "Devices", model: Any) -> list[str]:
-    """Says which layers make several replicas differ from one."""
-    from tfnet.models.build import layers_of_each_replica
-
-    names = layers_of_each_replica(model) if devices.replicas > 1 else []
-    if not names:
-        return []
-    return [
-        f"{', '.join(names)}: batch statistics and random numbers are each"
-        " replica's own; the numbers differ from those of one device."
-    ]
 
 
 def _versions() -> dict[str, str]:
@@ -385,13 +455,19 @@ def _versions() -> dict[str, str]:
 
 
 def _add_evaluation(
-    record: dict[str, Any], dataset: "Dataset", evaluation: "Evaluation"
+    record: dict[str, Any],
+    dataset: "Dataset",
+    evaluation: "Evaluation",
+    directory: RunDirectory | None,
 ) -> None:
     record["test_loss"] = evaluation.loss
     record["test_accuracy"] = evaluation.accuracy
+    record["test_top_5_accuracy"] = evaluation.top_5_accuracy
     record["class_accuracy"] = dict(
         zip(dataset.class_names, evaluation.class_accuracy, strict=True)
     )
+    if directory is not None:
+        directory.write_confusion(dataset.class_names, evaluation.confusion)
 
 
 if __name__ == "__main__":

@@ -16,34 +16,51 @@ from tfnet.data.order import split_evenly
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """The batches of some steps, shared out over the replicas.
+    """The examples of some steps, shared out over the replicas.
+
+    A step has one batch, or several whose gradients are accumulated. Of each
+    batch, a replica has a share; rows that fill up a share are copies of its
+    neighbours.
 
     Attributes:
       first_step: The number of steps in the epoch before this block.
-      steps: How many steps it holds.
-      images: For each replica, uint8 [steps, share, height, width, 3].
-      labels: For each replica, int32 [steps, share].
+      images: For each replica, uint8 [steps, batches, rows, height, width,
+        3]; rows is 1 at least.
+      labels: For each replica, int32 [steps, batches, rows].
+      positions: For each replica, int64 [steps, batches]: where the first
+        example of its share stands in the epoch.
+      counts: For each replica, int32 [steps, batches]: how many of its rows
+        are examples.
     """
 
     first_step: int
-    steps: int
     images: tuple[np.ndarray, ...]
     labels: tuple[np.ndarray, ...]
+    positions: tuple[np.ndarray, ...]
+    counts: tuple[np.ndarray, ...]
 
     @property
-    def batch_size(self) -> int:
-        """Examples in each step, over all replicas."""
-        return sum(labels.shape[1] for labels in self.labels)
+    def steps(self) -> int:
+        """How many steps it holds."""
+        return len(self.labels[0])
 
     @property
-    def has_empty_share(self) -> bool:
-        """Whether some replica gets no example."""
-        return any(labels.shape[1] == 0 for labels in self.labels)
+    def step_examples(self) -> int:
+        """Examples in each step, over all batches and replicas."""
+        return int(sum(counts[0].sum() for counts in self.counts))
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether some rows are not examples."""
+        return any(
+            bool((counts < labels.shape[2]).any())
+            for counts, labels in zip(self.counts, self.labels, strict=True)
+        )
 
 
-def steps_in_epoch(num_examples: int, batch_size: int) -> int:
-    """Returns how many batches an epoch has; the last may be smaller."""
-    return -(-num_examples // batch_size)
+def steps_in_epoch(num_examples: int, step_examples: int) -> int:
+    """Returns how many steps an epoch has; the last may be smaller."""
+    return -(-num_examples // step_examples)
 
 
 def blocks(
@@ -55,25 +72,28 @@ def blocks(
     first_step: int,
     last_step: int,
     next_size: Callable[[int], int],
+    batches: int = 1,
 ) -> Iterator[Block]:
-    """Yields the batches of an epoch in blocks, each read ahead by one.
+    """Yields the steps of an epoch in blocks, each read ahead by one.
 
     Args:
       examples: What to take the batches from.
       order: The order of the epoch: integers [examples].
-      batch_size: Examples in one step (the global batch).
+      batch_size: Examples in one batch (the global batch).
       replicas: How many shares each batch is split into, as evenly as can
         be, larger shares first.
       first_step: Steps of the epoch to leave out.
       last_step: Where to stop: a number of steps of the epoch.
       next_size: Called with the number of steps done before a block; says
         how many steps the block should have.
+      batches: Batches in one step.
 
     Yields:
-      Blocks in which every step has the same shares: a last, smaller batch
-      is a block of its own.
+      Blocks in which every step has the same shares: a last, smaller step is
+      a block of its own.
     """
-    full_steps = min(len(order) // batch_size, last_step)
+    size = batch_size * batches
+    full_steps = min(len(order) // size, last_step)
 
     def spans() -> Iterator[tuple[int, int]]:
         step = first_step
@@ -85,17 +105,15 @@ def blocks(
             step = end
 
     def make(step: int, end: int) -> Block:
-        indices = order[step * batch_size : end * batch_size]
+        indices = order[step * size : end * size]
         images, labels = examples.take(indices)
-        batch = len(indices) // (end - step)
-        images = images.reshape(end - step, batch, *images.shape[1:])
-        labels = labels.reshape(end - step, batch)
-        cuts = np.cumsum(split_evenly(batch, replicas))[:-1]
-        return Block(
-            step,
-            end - step,
-            tuple(np.split(images, cuts, axis=1)),
-            tuple(np.split(labels, cuts, axis=1)),
+        return _share_out(
+            images.reshape(end - step, -1, *images.shape[1:]),
+            labels.reshape(end - step, -1),
+            batch_size=batch_size,
+            replicas=replicas,
+            first_step=step,
+            first_position=step * size,
         )
 
     with ThreadPoolExecutor(1) as reader:
@@ -107,3 +125,53 @@ def blocks(
             ahead = following
         if ahead is not None:
             yield ahead.result()
+
+
+def _share_out(
+    images: np.ndarray,
+    labels: np.ndarray,
+    *,
+    batch_size: int,
+    replicas: int,
+    first_step: int,
+    first_position: int,
+) -> Block:
+    """Makes a block of steps that all have as many examples: [steps, n]."""
+    steps, size = labels.shape
+    starts = np.arange(0, size, batch_size)
+    shares = np.array(
+        [
+            split_evenly(min(batch_size, size - start), replicas)
+            for start in starts
+        ]
+    )
+    # Where in its step each share begins: [batches, replicas].
+    begins = starts[:, None] + np.cumsum(shares, axis=1) - shares
+    first = first_position + size * np.arange(steps)[:, None]
+    parts = []
+    for count, begin in zip(shares.T, begins.T, strict=True):
+        rows = max(1, count.max())
+        # Past the end of a share, its last example again, or its neighbour.
+        row = np.minimum(np.arange(rows), np.maximum(count[:, None] - 1, 0))
+        chosen = np.minimum(begin[:, None] + row, size - 1)
+        parts.append(
+            (
+                _columns(images, chosen),
+                _columns(labels, chosen),
+                first + begin,
+                np.broadcast_to(count.astype(np.int32), (steps, len(count))),
+            )
+        )
+    columns = zip(*parts, strict=True)
+    return Block(first_step, *(tuple(column) for column in columns))
+
+
+def _columns(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Returns values[:, chosen], without a copy where they are in a row."""
+    flat = chosen.ravel()
+    if np.array_equal(flat, np.arange(flat[0], flat[0] + len(flat))):
+        taken = values[:, flat[0] : flat[0] + len(flat)]
+        if chosen.shape[0] == 1:
+            return taken[:, None]
+        return taken.reshape(len(values), *chosen.shape, *values.shape[2:])
+    return values[:, chosen]

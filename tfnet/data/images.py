@@ -9,6 +9,7 @@ a square, bilinear, antialiased when it shrinks, rounded to 8 bits.
 from collections.abc import Iterator
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -115,6 +116,7 @@ def scale(images: Any) -> tf.Tensor:
       images: uint8, any shape.
 
     Returns:
-      float32 of that shape, in [-1, 1].
+      Keras' floatx (float32, or float64 in a float64 run) of that shape, in
+      [-1, 1].
     """
-    return (tf.cast(images, tf.float32) / 255.0 - 0.5) / 0.5
+    return (tf.cast(images, keras.config.floatx()) / 255.0 - 0.5) / 0.5

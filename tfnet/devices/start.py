@@ -22,6 +22,7 @@ _SMALL_BATCH = 32
 _strategies: dict[tuple[str, ...], tf.distribute.Strategy] = globals().get(
     "_strategies", {}
 )
+_determinism: dict[str, bool] = globals().get("_determinism", {"on": False})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Devices:
       memory: How memory is taken.
       threads: Threads that one operation may use on the CPU.
       onednn: `on`, `off`, or `as TensorFlow chooses`: oneDNN's kernels.
+      deterministic: Whether operations give the same bits every time.
       notes: Lines that a person should be told.
     """
 
@@ -44,6 +46,7 @@ class Devices:
     memory: str
     threads: int
     onednn: str
+    deterministic: bool
     notes: tuple[str, ...] = ()
 
     @property
@@ -59,6 +62,7 @@ def start_devices(
     memory_growth: bool,
     threads: int | None,
     batch_size: int,
+    deterministic: bool = False,
     verbose: bool = False,
 ) -> Devices:
     """Sets up the devices and returns the strategy over them.
@@ -71,6 +75,8 @@ def start_devices(
       threads: Threads that one operation may use on the CPU; None: chosen by
         the batch size.
       batch_size: The global batch.
+      deterministic: Whether operations must give the same bits every time;
+        TensorFlow can't undo that in a process.
       verbose: Whether to let TensorFlow's start-up messages through.
 
     Raises:
@@ -89,6 +95,9 @@ def start_devices(
     else:
         threads, must = threads or 0, threads is not None
     _set_threads(threads, must=must)
+    if deterministic and not _determinism["on"]:
+        tf.config.experimental.enable_op_determinism()
+        _determinism["on"] = True
     memory = _set_memory(kind, physical, logical_devices, memory_growth)
     with hold_back_noise(verbose=verbose):
         # Starts the runtime: nothing above can be changed from here on.
@@ -116,6 +125,7 @@ def start_devices(
             os.environ.get("TF_ENABLE_ONEDNN_OPTS", ""),
             "as TensorFlow chooses",
         ),
+        deterministic=_determinism["on"],
         notes=_notes(kind, len(chosen), batch_size),
     )
 

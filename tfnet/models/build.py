@@ -1,13 +1,12 @@
 """From `--model` to a Keras model that gives logits."""
 
-import importlib
-from collections.abc import Callable
 from typing import Any
 
 import keras
 
 from tfnet.errors import ConfigError, one_line
 from tfnet.models import net
+from tfnet.user_code import import_function
 
 
 def build_model(
@@ -36,7 +35,7 @@ def build_model(
     keras.utils.set_random_seed(seed)
     if name == "net":
         return net.build(image_shape, num_classes, seed=seed)
-    function = _import(name)
+    function = import_function("model", name)
     try:
         model = function(image_shape, num_classes)
     except Exception as error:
@@ -48,23 +47,6 @@ def build_model(
         ) from error
     _check(name, model, image_shape, num_classes)
     return model
-
-
-def _import(name: str) -> Callable[..., Any]:
-    module_name, _, function_name = name.partition(":")
-    try:
-        function = getattr(importlib.import_module(module_name), function_name)
-    except Exception as error:
-        raise ConfigError(
-            f"--model ({name}) can't be imported: {one_line(error)}; it must"
-            " be package.module:function, found from the working directory."
-        ) from error
-    if not callable(function):
-        raise ConfigError(
-            f"--model ({name}) must name a function; it is a"
-            f" {type(function).__name__}."
-        )
-    return function
 
 
 def _check(name: str, model: Any, image_shape: tuple, num_classes: int) -> None:
@@ -88,24 +70,3 @@ def _check(name: str, model: Any, image_shape: tuple, num_classes: int) -> None:
             f"--model ({name}) must give logits [batch, {num_classes}], one a"
             f" class; it gives {shape if shape is None else list(shape)}."
         )
-
-
-def layers_of_each_replica(model: keras.Model) -> list[str]:
-    """Returns the names of the layers whose state each replica has alone.
-
-    Batch statistics and random numbers: with these, several replicas give
-    other numbers than one.
-    """
-    return [
-        layer.name
-        for layer in _all_layers(model)
-        if isinstance(layer, keras.layers.BatchNormalization)
-        or isinstance(
-            getattr(layer, "seed_generator", None), keras.random.SeedGenerator
-        )
-    ]
-
-
-def _all_layers(layer: keras.Layer) -> list[keras.Layer]:
-    inner = getattr(layer, "layers", [])
-    return [layer, *(one for part in inner for one in _all_layers(part))]

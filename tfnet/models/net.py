@@ -68,7 +68,13 @@ def build(
             layers.Dense(
                 84, activation="relu", name="fc2", **_initializers(120, seed, 4)
             ),
-            layers.Dense(num_classes, name="fc3", **_initializers(84, seed, 5)),
+            layers.Dense(
+                num_classes,
+                name="fc3",
+                # Logits in half precision would lose the small losses.
+                dtype=keras.config.dtype_policy().variable_dtype,
+                **_initializers(84, seed, 5),
+            ),
         ],
         name="net",
     )

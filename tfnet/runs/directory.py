@@ -1,4 +1,4 @@
-"""The run directory: config.flags, run.json, metrics.csv, saved_model/.
+"""The run directory: settings, record, metrics, confusion, saved_model/.
 
 Nothing that was there before is written over: a directory is made by the run
 or was empty.
@@ -9,8 +9,11 @@ import datetime
 import io
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tfnet import files
 from tfnet.errors import ConfigError, RunError
@@ -21,6 +24,7 @@ METRICS = (
     "split",
     "loss",
     "accuracy",
+    "learning_rate",
     "images_per_second",
     "seconds",
 )
@@ -46,6 +50,20 @@ class RunDirectory:
         """Writes run.json."""
         text = json.dumps(record, indent=2, ensure_ascii=False)
         self._write(self.path / "run.json", text + "\n")
+
+    def write_confusion(
+        self, class_names: Sequence[str], confusion: np.ndarray
+    ) -> None:
+        """Writes confusion.csv: a row for each true class, a column a guess.
+
+        Args:
+          class_names: The name of each class.
+          confusion: Counts: integers [classes, classes].
+        """
+        lines = [_csv_line(["true class", *class_names])]
+        for name, counts in zip(class_names, confusion, strict=True):
+            lines.append(_csv_line([name, *counts.tolist()]))
+        self._write(self.path / "confusion.csv", "".join(lines))
 
     def log(self, **metrics: Any) -> None:
         """Adds a line to metrics.csv; what is not given stays empty."""

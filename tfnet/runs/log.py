@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from tfnet.training import BlockResult
 
 
+# The loss scale is halved at each: far below what any gradient needs.
+_SKIPPED_IN_VAIN = 30
+
+
 class Log:
     """Adds up the numbers of blocks, and writes a line where one is due.
 
@@ -38,7 +42,7 @@ class Log:
         Args:
           screen: Where a person looks.
           directory: Whose metrics.csv gets the lines.
-          log_every: How many batches of an epoch a line is about.
+          log_every: How many steps of an epoch a line is about.
           clock: Gives the time in seconds.
         """
         self._screen = screen
@@ -84,15 +88,23 @@ class Log:
             rate=self._window.rate(now),
         )
         if block.last_step % self._log_every == 0:
-            # The seed's line: the mean of the last `log_every` batch losses.
+            # The seed's line: the mean loss of the last `log_every` steps.
             self._screen.line(
                 f"[{epoch + 1}, {block.last_step:5d}]"
                 f" loss: {self._window.loss:.3f}"
             )
             self._write_window(epoch, now)
 
-    def end_epoch(self, epoch: int) -> None:
-        """Writes the rest of an epoch, and a line about all of it."""
+    def end_epoch(self, epoch: int, *, skipped_steps: int = 0) -> None:
+        """Writes the rest of an epoch, and a line about all of it.
+
+        Args:
+          epoch: The number of the epoch, from 0.
+          skipped_steps: Steps of the run so far that changed nothing.
+
+        Raises:
+          RunError: None of them has changed anything, and none will.
+        """
         now = self._clock()
         if self._window.steps:
             self._write_window(epoch, now)
@@ -100,7 +112,14 @@ class Log:
             f"epoch {epoch + 1}: loss {self._epoch.loss:.3f}, accuracy"
             f" {self._epoch.accuracy:.1%}, {self._epoch.rate(now):,.0f}"
             f" images/s, {now - self._epoch.start:.1f} s"
+            + (f", {skipped_steps:,} steps skipped" if skipped_steps else "")
         )
+        if skipped_steps == self.steps >= _SKIPPED_IN_VAIN:
+            raise RunError(
+                f"no gradient was finite in the first {self.steps:,} steps, so"
+                " none of them changed a weight. A smaller --learning_rate or"
+                " --precision=bfloat16 may help."
+            )
 
     def evaluation(
         self, epoch: int, *, loss: float, accuracy: float, seconds: float
@@ -125,7 +144,7 @@ class Log:
             f"epoch {epoch + 1}: test loss {loss:.3f}, test accuracy"
             f" {accuracy:.1%}, {seconds:.1f} s"
         )
-        self._write(epoch, "test", loss, accuracy, None)
+        self._write(epoch, "test", loss=loss, accuracy=accuracy)
 
     def totals(self) -> dict[str, float]:
         """Returns what the record holds: steps and images per second.
@@ -156,7 +175,12 @@ class Log:
     def _write_window(self, epoch: int, now: float) -> None:
         window = self._window
         self._write(
-            epoch, "train", window.loss, window.accuracy, window.rate(now)
+            epoch,
+            "train",
+            loss=window.loss,
+            accuracy=window.accuracy,
+            learning_rate=f"{window.learning_rate:.6g}",
+            images_per_second=f"{window.rate(now):.1f}",
         )
         self._window = _Sums(now)
 
@@ -164,9 +188,10 @@ class Log:
         self,
         epoch: int,
         split: str,
+        *,
         loss: float,
         accuracy: float,
-        rate: float | None,
+        **more: str,
     ) -> None:
         if self._directory is None:
             return
@@ -176,8 +201,8 @@ class Log:
             split=split,
             loss=f"{loss:.6f}",
             accuracy=f"{accuracy:.6f}",
-            images_per_second="" if rate is None else f"{rate:.1f}",
             seconds=f"{self._clock() - self._start:.3f}",
+            **more,
         )
 
 
@@ -187,19 +212,21 @@ class _Sums:
     def __init__(self, start: float) -> None:
         self.start = start
         self.steps = 0
+        self.learning_rate = 0.0
         self._loss = 0.0
         self._correct = 0
         self._examples = 0
 
     def add(self, block: "BlockResult") -> None:
         self.steps += len(block.loss)
+        self.learning_rate = float(block.rate[-1])
         self._loss += float(block.loss.sum())
         self._correct += int(block.correct.sum())
         self._examples += block.examples
 
     @property
     def loss(self) -> float:
-        """Mean of the batch losses."""
+        """Mean of the losses of the steps."""
         return self._loss / self.steps
 
     @property

@@ -51,12 +51,13 @@ def first_lines(record: Mapping[str, Any], directory: Path | None) -> str:
         (
             "batch",
             f"{record['batch_size']} in all,"
-            f" {' or '.join(str(share) for share in shares)} on each replica",
+            f" {' or '.join(str(share) for share in shares)} on each replica"
+            f"{_accumulation(record['settings'])}",
         ),
         (
             "model",
             f"{record['settings']['model']}, {record['parameters']:,}"
-            " parameters",
+            f" parameters, in {record['settings']['precision']}",
         ),
         (
             "run",
@@ -77,12 +78,17 @@ def last_lines(record: Mapping[str, Any], directory: Path | None) -> str:
       directory: The run directory; None in a dry run.
     """
     lines = []
+    if record.get("skipped_steps"):
+        lines.append(
+            f"{record['skipped_steps']:,} of {record['steps']:,} steps were"
+            " skipped: a gradient was not finite in float16"
+        )
     if "test_loss" in record:
         data = record["dataset"]
         lines.append(
             f"test loss {record['test_loss']:.3f}, test accuracy"
-            f" {record['test_accuracy']:.1%} on {data['test']:,} images of"
-            f" {data['name']}; accuracy per class:"
+            f" {record['test_accuracy']:.1%}{_top_5(record)} on"
+            f" {data['test']:,} images of {data['name']}; accuracy per class:"
         )
         lines += _class_lines(record["class_accuracy"])
     if directory is not None:
@@ -92,6 +98,18 @@ def last_lines(record: Mapping[str, Any], directory: Path | None) -> str:
         lines.append("a dry run: nothing was written")
     lines += [_row("note", note) for note in record["notes"]]
     return "\n".join(lines)
+
+
+def _accumulation(settings: Mapping[str, Any]) -> str:
+    batches = settings["accumulate_steps"]
+    return f"; {batches} batches in a step" if batches > 1 else ""
+
+
+def _top_5(record: Mapping[str, Any]) -> str:
+    # With five classes or fewer, all are among the best five.
+    if len(record["dataset"]["classes"]) <= 5:
+        return ""
+    return f" (top 5: {record['test_top_5_accuracy']:.1%})"
 
 
 def _row(label: str, text: str) -> str:

@@ -9,16 +9,28 @@ from tfnet.training.evaluation import (
     create_evaluate_function,
     evaluate,
 )
+from tfnet.training.layers import synchronise
 from tfnet.training.loop import BlockResult, train_epoch
+from tfnet.training.objective import Objective, balanced_weights
 from tfnet.training.optimizers import create_optimizer
-from tfnet.training.step import create_train_function
+from tfnet.training.schedules import Schedule
+from tfnet.training.state import TrainState
+from tfnet.training.step import StepRule, create_train_function
+from tfnet.training.update import Clipping
 
 __all__ = [
     "BlockResult",
+    "Clipping",
     "Evaluation",
+    "Objective",
+    "Schedule",
+    "StepRule",
+    "TrainState",
+    "balanced_weights",
     "create_evaluate_function",
     "create_optimizer",
     "create_train_function",
     "evaluate",
+    "synchronise",
     "train_epoch",
 ]

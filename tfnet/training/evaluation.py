@@ -10,7 +10,9 @@ import tensorflow as tf
 from tfnet.data import images as image_rule
 from tfnet.data.dataset import Examples
 from tfnet.data.order import split_evenly
-from tfnet.training.step import place, replica_id
+from tfnet.training.objective import Objective, at_least_float32
+from tfnet.training.share import replica_id
+from tfnet.training.step import place
 
 # Examples in one call for each replica: enough to keep a device busy.
 _CHUNK = 500
@@ -22,18 +24,25 @@ class Evaluation:
     """What a model does on some examples.
 
     Attributes:
-      loss: Mean cross-entropy over the examples, in nats.
+      loss: Mean cross-entropy over the examples, in nats; neither smoothed
+        nor weighted.
       confusion: int64 [classes, classes]: how many examples of the class of
         the row were taken for the class of the column.
     """
 
     loss: float
     confusion: np.ndarray
+    top_5: int
 
     @property
     def accuracy(self) -> float:
         """The share of the examples classified right, in [0, 1]."""
         return float(np.trace(self.confusion) / self.confusion.sum())
+
+    @property
+    def top_5_accuracy(self) -> float:
+        """The share of the examples whose class is among the best five."""
+        return float(self.top_5 / self.confusion.sum())
 
     @property
     def class_accuracy(self) -> list[float | None]:
@@ -58,19 +67,19 @@ def create_evaluate_function(
     Returns:
       A function of a tuple of images (uint8 [share, height, width, 3]) and a
       tuple of labels (int32 [share]), one of each for every replica, that
-      returns for each replica the sum of the losses (float64) and its part
-      of the confusion matrix (int32 [classes, classes]).
+      returns for each replica the sum of the losses (float64), its part of
+      the confusion matrix (int32 [classes, classes]) and how many of its
+      examples are among the best five (int32).
     """
 
-    def replica_counts(images: tuple, labels: tuple) -> tuple[Any, Any]:
+    def replica_counts(images: tuple, labels: tuple) -> tuple[Any, ...]:
         replica = replica_id()
         share, truth = images[replica], labels[replica]
 
-        def compute() -> tuple[Any, Any]:
+        def compute() -> tuple[Any, ...]:
             logits = model(image_rule.scale(share), training=False)
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-                truth, tf.cast(logits, tf.float32)
-            )
+            logits = at_least_float32(logits)
+            losses = Objective().losses(truth, logits)
             guess = tf.argmax(logits, axis=-1, output_type=tf.int32)
             counts = tf.math.bincount(
                 truth * num_classes + guess,
@@ -78,21 +87,24 @@ def create_evaluate_function(
                 maxlength=num_classes**2,
             )
             confusion = tf.reshape(counts, [num_classes, num_classes])
-            return tf.reduce_sum(tf.cast(losses, tf.float64)), confusion
+            own = tf.gather(logits, truth[:, tf.newaxis], batch_dims=1)
+            larger = tf.math.count_nonzero(logits > own, axis=-1)
+            return (
+                tf.reduce_sum(tf.cast(losses, tf.float64)),
+                confusion,
+                tf.math.count_nonzero(larger < 5, dtype=tf.int32),
+            )
 
-        def nothing() -> tuple[Any, Any]:
+        def nothing() -> tuple[Any, ...]:
             empty = tf.zeros([num_classes, num_classes], tf.int32)
-            return tf.constant(0.0, tf.float64), empty
+            return tf.constant(0.0, tf.float64), empty, tf.constant(0)
 
         return tf.cond(tf.size(truth) > 0, compute, nothing)
 
     @tf.function(reduce_retracing=True, autograph=False)
-    def counts(images: tuple, labels: tuple) -> tuple[Any, Any]:
-        loss, confusion = strategy.run(replica_counts, args=(images, labels))
-        return (
-            strategy.experimental_local_results(loss),
-            strategy.experimental_local_results(confusion),
-        )
+    def counts(images: tuple, labels: tuple) -> list[tuple]:
+        parts = strategy.run(replica_counts, args=(images, labels))
+        return [strategy.experimental_local_results(part) for part in parts]
 
     return counts
 
@@ -110,13 +122,12 @@ def evaluate(
     replicas = strategy.num_replicas_in_sync
     devices = strategy.extended.worker_devices
     chunk = replicas * max(1, min(_CHUNK, _CHUNK_BYTES // examples.image_bytes))
-    total_loss = 0.0
-    total: Any = 0
+    total_loss, total, top_5 = 0.0, np.zeros([], np.int64), 0
     for start in range(0, len(examples), chunk):
         indices = np.arange(start, min(start + chunk, len(examples)))
         images, labels = examples.take(indices)
         cuts = np.cumsum(split_evenly(len(indices), replicas))[:-1]
-        losses, confusions = function(
+        losses, confusions, hits = function(
             place(tuple(np.split(images, cuts)), devices),
             place(tuple(np.split(labels, cuts)), devices),
         )
@@ -124,4 +135,5 @@ def evaluate(
         total = total + sum(
             confusion.numpy().astype(np.int64) for confusion in confusions
         )
-    return Evaluation(total_loss / len(examples), total)
+        top_5 += sum(int(hit) for hit in hits)
+    return Evaluation(total_loss / len(examples), total, top_5)

@@ -28,15 +28,17 @@ class BlockResult:
 
     Attributes:
       first_step: Steps of the epoch before these.
-      loss: The mean loss of each batch: float64 [steps].
-      correct: Examples of each batch classified right: int64 [steps].
-      examples: How many examples were in all the batches.
+      loss: The mean loss of each step: float64 [steps].
+      correct: Examples of each step classified right: int64 [steps].
+      rate: The learning rate of each step: float64 [steps].
+      examples: How many examples were in all the steps.
       seconds: How long the steps took.
     """
 
     first_step: int
     loss: np.ndarray
     correct: np.ndarray
+    rate: np.ndarray
     examples: int
     seconds: float
 
@@ -53,23 +55,28 @@ def train_epoch(
     seed: int,
     epoch: int,
     batch_size: int,
+    batches: int = 1,
     replicas: int,
     steps: int | None = None,
     stop_at: int,
+    learning_rate: Callable[[np.ndarray], np.ndarray],
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[BlockResult]:
-    """Trains on the batches of an epoch.
+    """Trains on the steps of an epoch.
 
     Args:
       train: What `create_train_function` returned.
       examples: What to train on.
       seed: The seed of the run.
       epoch: The number of the epoch, from 0.
-      batch_size: Examples in one step (the global batch).
+      batch_size: Examples in one batch (the global batch).
+      batches: Batches in one step.
       replicas: How many replicas the train function has.
       steps: Stop after this many steps of the epoch; None: at its end.
       stop_at: Every multiple of this number of steps ends a block, so that
         the caller can act exactly there.
+      learning_rate: From numbers of steps of the run, counted from 0 (int64
+        [steps]), to learning rates (float64 [steps]).
       clock: Gives the time in seconds.
 
     Yields:
@@ -77,28 +84,32 @@ def train_epoch(
       asking stops the training there.
     """
     order = epoch_order(len(examples), seed=seed, epoch=epoch)
-    last_step = steps_in_epoch(len(examples), batch_size)
-    if steps is not None:
-        last_step = min(last_step, steps)
-    pace = _Pace(max(1, _BLOCK_BYTES // (examples.image_bytes * batch_size)))
+    size = batch_size * batches
+    per_epoch = steps_in_epoch(len(examples), size)
+    last_step = per_epoch if steps is None else min(per_epoch, steps)
+    pace = _Pace(max(1, _BLOCK_BYTES // (examples.image_bytes * size)))
     for block in blocks(
         examples,
         order,
         batch_size=batch_size,
+        batches=batches,
         replicas=replicas,
         first_step=0,
         last_step=last_step,
         next_size=lambda step: min(pace.steps, stop_at - step % stop_at),
     ):
         begin = clock()
-        loss, correct = train(block)
+        first = epoch * per_epoch + block.first_step
+        rates = learning_rate(np.arange(first, first + block.steps))
+        loss, correct = train(block, epoch, rates)
         seconds = clock() - begin
         pace.learn(block.steps, seconds)
         yield BlockResult(
             block.first_step,
             loss,
             correct,
-            block.batch_size * block.steps,
+            rates,
+            block.step_examples * block.steps,
             seconds,
         )
 

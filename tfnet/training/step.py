@@ -1,57 +1,89 @@
 """The train step: one batch over all replicas, as if there were one.
 
-Each replica sums the losses of its own examples and divides by the size of
-the global batch; the gradients are then summed over the replicas. So neither
-uneven nor empty shares change the result (a mean of means would). Many steps
-run in one call of a compiled function, with no Python between them.
+Many steps run in one call of a compiled function, with no Python between
+them. A step is the gradients of one or several batches (`gradients`) and one
+update (`update`).
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from tfnet.data import images as image_rule
+from tfnet.data.augment import Augmentation
 from tfnet.data.feed import Block
+from tfnet.training.gradients import ShareResult, share_gradients
+from tfnet.training.objective import Objective
+from tfnet.training.share import Share, replica_id
+from tfnet.training.state import TrainState
+from tfnet.training.update import Clipping, update
 
-TrainFunction = Callable[[Block], tuple[Any, Any]]
+TrainFunction = Callable[[Block, int, np.ndarray], tuple[Any, Any]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StepRule:
+    """What a step does, apart from the model and the optimizer.
+
+    Attributes:
+      seed: Fixes what layers and augmentation draw.
+      objective: The loss of an example.
+      augmentation: What is done to the images.
+      clipping: How the gradient is bounded.
+    """
+
+    seed: int
+    objective: Objective = dataclasses.field(default_factory=Objective)
+    augmentation: Augmentation = dataclasses.field(default_factory=Augmentation)
+    clipping: Clipping = dataclasses.field(default_factory=Clipping)
 
 
 def create_train_function(
     strategy: tf.distribute.Strategy,
-    model: keras.Model,
-    optimizer: keras.optimizers.Optimizer,
+    state: TrainState,
     image_shape: tuple[int, int, int],
+    rule: StepRule,
+    *,
+    accumulates: bool = False,
 ) -> TrainFunction:
-    """Creates the function that trains on a block of batches.
+    """Creates the function that trains on a block of steps.
 
     Args:
-      strategy: The strategy in whose scope model and optimizer were made.
-      model: Takes images scaled to [-1, 1] and gives logits.
-      optimizer: Any Keras optimizer, built; its `update_step` is used. Its
-        own clipping, accumulation and averaging are not: they would act on
-        each replica before the sum.
+      strategy: The strategy in whose scope the state was made.
+      state: Model, optimizer and what belongs to them. The model takes images
+        scaled to [-1, 1] and gives logits.
       image_shape: Height, width and channels of the images it is fed.
+      rule: What a step does.
+      accumulates: Whether a step may have several batches.
 
     Returns:
-      A function that takes a Block, trains one step on each of its batches,
-      and returns, as NumPy arrays [steps], the mean loss of each batch
-      (float64) and how many of its examples were classified right (int64).
+      A function of a Block, the number of its epoch and the learning rates of
+      its steps (float [steps]). It trains, and returns, as NumPy arrays
+      [steps], the mean loss of each step (float64) and how many of its
+      examples were classified right (int64).
     """
-    # With and without an empty share: two programs, so that the usual one
-    # need not look at the size of its share in every step.
-    compiled = {
-        has_empty: _compile(strategy, model, optimizer, image_shape, has_empty)
-        for has_empty in (False, True)
+    # With and without padding: two programs, so that the usual one need not
+    # look at what counts in every step. Each is traced when it is first used.
+    programs = {
+        is_padded: _compile(
+            strategy, state, image_shape, rule, is_padded, accumulates
+        )
+        for is_padded in (False, True)
     }
     devices = strategy.extended.worker_devices
 
-    def train(block: Block) -> tuple[Any, Any]:
-        images = place(block.images, devices)
-        labels = place(block.labels, devices)
-        losses, corrects = compiled[block.has_empty_share](
-            images, labels, float(block.batch_size)
+    def train(block: Block, epoch: int, rates: np.ndarray) -> tuple[Any, Any]:
+        losses, corrects = programs[block.is_padded](
+            place(block.images, devices),
+            place(block.labels, devices),
+            place(block.positions, devices),
+            place(block.counts, devices),
+            tf.constant(epoch, tf.int64),
+            tf.constant(block.step_examples),
+            tf.constant(rates, keras.config.floatx()),
         )
         # The parts are added up here, in float64 and in a fixed order.
         loss = sum(part.numpy().astype("float64") for part in losses)
@@ -72,54 +104,98 @@ def place(parts: tuple[Any, ...], devices: tuple[str, ...]) -> tuple[Any, ...]:
 
 def _compile(
     strategy: tf.distribute.Strategy,
-    model: keras.Model,
-    optimizer: keras.optimizers.Optimizer,
+    state: TrainState,
     image_shape: tuple[int, int, int],
-    has_empty_share: bool,
+    rule: StepRule,
+    is_padded: bool,
+    accumulates: bool,
 ) -> Any:
     replicas = strategy.num_replicas_in_sync
-    image_spec = tf.TensorSpec([None, None, *image_shape], tf.uint8)
-    label_spec = tf.TensorSpec([None, None], tf.int32)
+    local = strategy.experimental_local_results
+    floats = tf.as_dtype(keras.config.floatx())
+    used: list[int] = []
 
-    def replica_step(
-        images: tuple, labels: tuple, step: Any, batch_size: Any
-    ) -> tuple[Any, Any]:
+    def batch_of(feed: _Feed, step: Any, batch: Any) -> ShareResult:
         replica = replica_id()
-        share = images[replica][step], labels[replica][step]
-        gradients, loss, correct = _gradients(
-            model, *share, batch_size, may_be_empty=has_empty_share
+        labels = feed.labels[replica][step, batch]
+        rows = tf.size(labels)
+        share = Share(
+            seed=rule.seed,
+            epoch=feed.epoch,
+            position=feed.positions[replica][step, batch],
+            rows=rows,
+            real=tf.range(rows) < feed.counts[replica][step, batch]
+            if is_padded
+            else None,
+            # The first replica's share is where a batch begins.
+            step_position=feed.positions[0][step, 0],
+            step_examples=feed.step_examples,
+            is_whole_step=replicas == 1 and not accumulates,
         )
-        _apply(optimizer, model.trainable_variables, gradients)
+        return share_gradients(
+            state,
+            feed.images[replica][step, batch],
+            labels,
+            share,
+            rule.objective,
+            rule.augmentation,
+        )
+
+    def add_batch(
+        feed: _Feed, step: Any, batch: Any, sums: list[tuple] | None
+    ) -> list[tuple]:
+        """Adds a batch to the sums of a step, which each replica has."""
+
+        def in_replica() -> list[Any]:
+            result = batch_of(feed, step, batch)
+            used[:] = result.used
+            parts = [result.loss, result.correct, *result.gradients]
+            if sums is None:
+                return parts
+            own = [part[replica_id()] for part in sums]
+            return [a + b for a, b in zip(own, parts, strict=True)]
+
+        return [local(part) for part in strategy.run(in_replica)]
+
+    def one_step(feed: _Feed, step: Any) -> tuple[tuple, tuple]:
+        sums = add_batch(feed, step, 0, None)
+        if accumulates:
+            _, sums = tf.while_loop(
+                lambda batch, sums: batch < tf.shape(feed.labels[0])[1],
+                lambda batch, sums: (
+                    batch + 1,
+                    add_batch(feed, step, batch, sums),
+                ),
+                (1, sums),
+                parallel_iterations=1,
+            )
+        loss, correct, *gradients = sums
+        update(
+            strategy, state, used, gradients, feed.rates[step], rule.clipping
+        )
         return loss, correct
 
     # One signature for all shapes: traced once.
     @tf.function(
-        input_signature=[
-            (image_spec,) * replicas,
-            (label_spec,) * replicas,
-            tf.TensorSpec([], tf.float32),
-        ],
+        input_signature=_signature(replicas, image_shape, floats),
         autograph=False,
     )
-    def train_steps(images: tuple, labels: tuple, batch_size: Any) -> Any:
-        steps = tf.shape(labels[0])[0]
+    def train_steps(*inputs: Any) -> Any:
+        feed = _Feed(*inputs)
+        steps = tf.size(feed.rates)
 
         def body(step: Any, losses: tuple, corrects: tuple) -> tuple:
-            loss, correct = strategy.run(
-                replica_step, args=(images, labels, step, batch_size)
-            )
+            loss, correct = one_step(feed, step)
             return (
                 step + 1,
-                _write(losses, step, strategy.experimental_local_results(loss)),
-                _write(
-                    corrects, step, strategy.experimental_local_results(correct)
-                ),
+                _write(losses, step, loss),
+                _write(corrects, step, correct),
             )
 
         _, losses, corrects = tf.while_loop(
             lambda step, losses, corrects: step < steps,
             body,
-            (0, _arrays(tf.float32, steps, replicas),
+            (0, _arrays(floats, steps, replicas),
              _arrays(tf.int32, steps, replicas)),
             # Steps follow one another; more at once is only book-keeping.
             parallel_iterations=1,
@@ -132,6 +208,44 @@ def _compile(
     return train_steps
 
 
+@dataclasses.dataclass(frozen=True)
+class _Feed:
+    """What the program is called with; a tuple has a tensor a replica.
+
+    Attributes:
+      images: uint8 [steps, batches, rows, height, width, channels].
+      labels: int32 [steps, batches, rows].
+      positions: int64 [steps, batches].
+      counts: int32 [steps, batches].
+      epoch: int64 scalar.
+      step_examples: int32 scalar.
+      rates: float [steps].
+    """
+
+    images: tuple
+    labels: tuple
+    positions: tuple
+    counts: tuple
+    epoch: Any
+    step_examples: Any
+    rates: Any
+
+
+def _signature(replicas: int, image_shape: tuple, floats: Any) -> list[Any]:
+    def each(shape: list, dtype: Any) -> tuple:
+        return (tf.TensorSpec(shape, dtype),) * replicas
+
+    return [
+        each([None, None, None, *image_shape], tf.uint8),
+        each([None, None, None], tf.int32),
+        each([None, None], tf.int64),
+        each([None, None], tf.int32),
+        tf.TensorSpec([], tf.int64),
+        tf.TensorSpec([], tf.int32),
+        tf.TensorSpec([None], floats),
+    ]
+
+
 def _arrays(dtype: Any, steps: Any, replicas: int) -> tuple:
     return tuple(tf.TensorArray(dtype, steps) for _ in range(replicas))
 
@@ -141,116 +255,3 @@ def _write(arrays: tuple, step: Any, values: tuple) -> tuple:
         array.write(step, value)
         for array, value in zip(arrays, values, strict=True)
     )
-
-
-def replica_id() -> int:
-    """Returns the number of this replica, from 0, while it is traced.
-
-    MirroredStrategy traces each replica by itself, so that a replica can pick
-    its own share out of a tuple; the number is then a constant.
-    """
-    context = tf.distribute.get_replica_context()
-    return int(tf.get_static_value(context.replica_id_in_sync_group))
-
-
-def _gradients(
-    model: keras.Model,
-    images: Any,
-    labels: Any,
-    batch_size: Any,
-    *,
-    may_be_empty: bool,
-) -> tuple[list[Any], Any, Any]:
-    """Returns this share's part of the gradients, the loss and the hits.
-
-    Args:
-      model: Gives logits.
-      images: uint8 [share, height, width, 3].
-      labels: int32 [share].
-      batch_size: Size of the global batch: float32 scalar.
-      may_be_empty: Whether a share can be 0. The model is then run only
-        where it is not: some of oneDNN's kernels give wrong shapes for 0
-        examples, and a layer's statistics must not see padding.
-    """
-    variables = [variable.value for variable in model.trainable_variables]
-    used: list[int] = []
-
-    def compute() -> list[Any]:
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(variables)
-            logits = model(image_rule.scale(images), training=True)
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-                labels, tf.cast(logits, tf.float32)
-            )
-            loss = tf.reduce_sum(losses) / batch_size
-            objective = loss
-            if model.losses:
-                # Regularisation counts once in all: by this share's part.
-                share = tf.cast(tf.size(labels), tf.float32) / batch_size
-                objective += share * tf.add_n(model.losses)
-        gradients = tape.gradient(objective, variables)
-        used[:] = [i for i, g in enumerate(gradients) if g is not None]
-        guesses = tf.argmax(logits, axis=-1, output_type=tf.int32)
-        correct = tf.math.count_nonzero(guesses == labels, dtype=tf.int32)
-        dense = [tf.convert_to_tensor(gradients[i]) for i in used]
-        return [loss, correct, *dense]
-
-    def nothing() -> list[Any]:
-        zeros = [tf.zeros_like(variables[i]) for i in used]
-        return [tf.constant(0.0), tf.constant(0), *zeros]
-
-    if may_be_empty:
-        results = tf.cond(tf.size(labels) > 0, compute, nothing)
-    else:
-        results = compute()
-    loss, correct, *dense = results
-    gradients: list[Any] = [None] * len(variables)
-    for i, gradient in zip(used, dense, strict=True):
-        gradients[i] = gradient
-    return gradients, loss, correct
-
-
-def _apply(
-    optimizer: keras.optimizers.Optimizer,
-    variables: list[keras.Variable],
-    gradients: list[Any],
-) -> None:
-    """Sums the gradients over the replicas and lets the optimizer follow.
-
-    Keras' own `apply` clips each replica's gradients before it sums them, so
-    it is not used; its public `update_step` is, once for each copy of each
-    variable.
-    """
-    pairs = [
-        (variable, gradient)
-        for variable, gradient in zip(variables, gradients, strict=True)
-        if gradient is not None
-    ]
-    context = tf.distribute.get_replica_context()
-    summed = [gradient for _, gradient in pairs]
-    if context.num_replicas_in_sync > 1:
-        summed = context.all_reduce(tf.distribute.ReduceOp.SUM, summed)
-    rate = tf.convert_to_tensor(optimizer.learning_rate)
-
-    def update(strategy: Any, summed: Any, rate: Any) -> None:
-        for (variable, _), gradient in zip(pairs, summed, strict=True):
-            strategy.extended.update(
-                variable.value,
-                _update_one,
-                args=(gradient, rate, optimizer, variable.constraint),
-                group=False,
-            )
-
-    context.merge_call(update, args=(summed, rate))
-    optimizer.iterations.assign_add(1)
-
-
-def _update_one(
-    variable: Any, gradient: Any, rate: Any, optimizer: Any, constraint: Any
-) -> None:
-    if optimizer.weight_decay:
-        decay = tf.cast(optimizer.weight_decay * rate, variable.dtype)
-        variable.assign_sub(variable * decay)
-    optimizer.update_step(gradient, variable, rate)
-    if constraint is not None:
-        variable.assign(constraint(variable))

@@ -1,0 +1,94 @@
+"""Forward and backward over one replica's share of a batch.
+
+Each replica sums the losses of its own examples and divides by the examples
+of the step, over all replicas and accumulated batches. So the gradients add
+up to that of the mean, whatever the shares; a mean of means would not.
+"""
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from tfnet.data import images as image_rule
+from tfnet.data.augment import Augmentation
+from tfnet.training.objective import Objective
+from tfnet.training.share import Share, working_on
+from tfnet.training.state import TrainState
+
+
+@dataclasses.dataclass(frozen=True)
+class ShareResult:
+    """What a share adds to its step.
+
+    Attributes:
+      loss: Its part of the mean loss of the step, without regularisation:
+        float scalar.
+      correct: Examples classified right: int32 scalar.
+      gradients: Its part of the gradient, scaled by the loss scale, for each
+        variable that has one.
+      used: Which of the trainable variables those are.
+    """
+
+    loss: Any
+    correct: Any
+    gradients: list[Any]
+    used: list[int]
+
+
+def share_gradients(
+    state: TrainState,
+    images: Any,
+    labels: Any,
+    share: Share,
+    objective: Objective,
+    augmentation: Augmentation,
+) -> ShareResult:
+    """Returns what a share adds to its step; in a replica, while it is traced.
+
+    Args:
+      state: Its model gives logits.
+      images: uint8 [rows, height, width, 3].
+      labels: int32 [rows].
+      share: Which examples these are, of which step.
+      objective: Gives the loss of each example.
+      augmentation: Changes the images.
+    """
+    model = state.model
+    variables = [variable.value for variable in model.trainable_variables]
+    with (
+        working_on(share),
+        tf.GradientTape(watch_accessed_variables=False) as tape,
+    ):
+        tape.watch(variables)
+        inputs = image_rule.scale(augmentation(images, share))
+        logits = model(inputs, training=True)
+        losses = objective.losses(labels, logits)
+        examples = tf.cast(share.step_examples, losses.dtype)
+        if share.real is None:
+            own = share.rows
+        else:
+            # Not a product: a copy's loss may be anything.
+            losses = tf.where(share.real, losses, tf.zeros_like(losses))
+            own = tf.math.count_nonzero(share.real, dtype=tf.int32)
+        loss = tf.reduce_sum(losses) / examples
+        target = loss
+        if model.losses:
+            # Regularisation counts once in all: by this share's part.
+            part = tf.cast(own, losses.dtype) / examples
+            penalties = [tf.cast(one, losses.dtype) for one in model.losses]
+            target += part * tf.add_n(penalties)
+        if state.loss_scale is not None:
+            target *= tf.cast(state.loss_scale.scale, target.dtype)
+    found = tape.gradient(target, variables)
+    used = [i for i, gradient in enumerate(found) if gradient is not None]
+    guesses = tf.argmax(logits, axis=-1, output_type=tf.int32)
+    hits = guesses == labels
+    if share.real is not None:
+        hits = tf.logical_and(hits, share.real)
+    return ShareResult(
+        loss,
+        tf.math.count_nonzero(hits, dtype=tf.int32),
+        [tf.convert_to_tensor(found[i]) for i in used],
+        used,
+    )

@@ -1,0 +1,123 @@
+"""What training changes: weights, optimizer, averages, loss scale."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfnet.training.optimizers import leave_sum_to_caller
+
+# As in Keras' LossScaleOptimizer and in PyTorch's GradScaler.
+_INITIAL_SCALE = 2.0**15
+_STEPS_TO_GROW = 2000
+
+
+class TrainState:
+    """Everything a step of training reads and writes.
+
+    Attributes:
+      model: The model.
+      optimizer: The optimizer, built for its trainable variables.
+      averages: One variable for each trainable variable; empty without ema.
+      loss_scale: What float16 needs; None: nothing is scaled.
+      rate: The learning rate of the step that is being traced.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
+        *,
+        ema: float | None = None,
+        scales_loss: bool = False,
+    ) -> None:
+        """Makes the variables, in the scope of the strategy of the model.
+
+        Args:
+          model: A built model that gives logits.
+          optimizer: Any Keras optimizer; it is built if it is not yet. Its
+            own rate, clipping, accumulation and averaging must not be set.
+          ema: From above 0 to below 1: after each step, average = ema *
+            average + (1 - ema) * weight; it starts as the weight is.
+          scales_loss: Whether the loss is scaled so that small gradients are
+            not lost in half precision.
+        """
+        self.model = model
+        self.optimizer = optimizer
+        self._ema = ema or 0.0
+        self.rate: Any = None
+        if not optimizer.built:
+            optimizer.build(model.trainable_variables)
+        optimizer.learning_rate = lambda: self.rate
+        leave_sum_to_caller(optimizer)
+        self.averages = []
+        if ema is not None:
+            self.averages = [
+                tf.Variable(variable.value, trainable=False)
+                for variable in model.trainable_variables
+            ]
+        self.loss_scale = LossScale() if scales_loss else None
+
+    def follow(self, average: tf.Variable, weight: Any) -> None:
+        """Lets an average follow its weight by one step."""
+        average.assign_sub((1 - self._ema) * (average - weight))
+
+    @property
+    def skipped_steps(self) -> int:
+        """Steps that changed nothing because a gradient was not finite."""
+        if self.loss_scale is None:
+            return 0
+        return int(self.loss_scale.skipped.numpy())
+
+    @contextlib.contextmanager
+    def averages_in_use(self) -> Iterator[None]:
+        """Gives the model its averaged weights; takes them back at the end."""
+        weights = [v.value for v in self.model.trainable_variables]
+        kept = [weight.numpy() for weight in weights[: len(self.averages)]]
+        for weight, average in zip(weights, self.averages, strict=False):
+            weight.assign(average.numpy())
+        try:
+            yield
+        finally:
+            for weight, value in zip(weights, kept, strict=False):
+                weight.assign(value)
+
+
+class LossScale:
+    """A factor on the loss that adapts to what the gradients can bear.
+
+    Micikevicius et al., Mixed Precision Training (2018): halved, and the step
+    left out, where a gradient is not finite; doubled after 2,000 steps in
+    which all were.
+
+    Attributes:
+      scale: float32 scalar variable.
+      good_steps: int64 scalar variable: steps since it last changed.
+      skipped: int64 scalar variable: steps left out.
+    """
+
+    def __init__(self) -> None:
+        """Makes the variables, in the scope of a strategy."""
+
+        def variable(value: float, dtype: tf.DType) -> tf.Variable:
+            return tf.Variable(value, trainable=False, dtype=dtype)
+
+        self.scale = variable(_INITIAL_SCALE, tf.float32)
+        self.good_steps = variable(0, tf.int64)
+        self.skipped = variable(0, tf.int64)
+
+    def step_taken(self) -> None:
+        """Counts a step whose gradients were finite."""
+        full = tf.equal(self.good_steps + 1, _STEPS_TO_GROW)
+        self.scale.assign(tf.where(full, self.scale * 2, self.scale))
+        self.good_steps.assign(
+            tf.where(full, tf.zeros([], tf.int64), self.good_steps + 1)
+        )
+
+    def step_left_out(self) -> None:
+        """Counts a step with a gradient that was not finite."""
+        self.scale.assign(self.scale / 2)
+        self.good_steps.assign(0)
+        self.skipped.assign_add(1)
