@@ -3,8 +3,9 @@
     python -m benchmarks.fit_comparison [--replicas 2] [--output FILE]
 
 Each case trains a small network twice with `model.fit` under MirroredStrategy
-and twice with tfnet: on one replica and on N logical CPU devices, from the
-same initial weights, on the same data in the same order, two to four steps.
+and twice with tfnet, each time in a process of its own: on one replica and on
+N logical CPU devices, from the same initial weights, on the same data in the
+order of tfnet's first epoch, for two to four steps.
 Prints a table in Markdown: the largest difference of a weight, trainable or
 not, between N replicas and one, or how the training failed.
 
@@ -33,11 +34,12 @@ from typing import Any
 import numpy as np
 
 import tfnet
+from tfnet.data.order import epoch_order, split_evenly
 
 _IMAGE_SHAPE = (16, 16, 3)
 _CLASSES = 3
 _TIMEOUT_SECONDS = 300
-_MESSAGE_LENGTH = 60
+_MESSAGE_LENGTH = 75
 _SIDES = ("fit", "tfnet")
 
 
@@ -131,7 +133,7 @@ class Case:
     """A row of the table: what is trained, and what each side is told.
 
     Attributes:
-      name: The row's name.
+      name: The row's name; `{shares}` stands for those of the last batch.
       measure: What is compared, a key of `_FIT` and `_TFNET`.
       model: The function of this module that builds the network.
       examples: How many training images there are.
@@ -160,35 +162,37 @@ class Case:
     tfnet: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def row_name(self, replicas: int) -> str:
-        """Returns the name, with the last batch's shares if it has uneven."""
+        """Returns the name, with the shares that the last batch has."""
         last = self.examples % self.batch or self.batch
-        if last % replicas == 0:
-            return self.name
-        share, larger = divmod(last, replicas)
-        shares = [share + (i < larger) for i in range(replicas)]
-        return f"{self.name} ({' + '.join(map(str, shares))})"
+        shares = map(str, split_evenly(last, replicas))
+        return self.name.format(shares=" + ".join(shares))
 
 
 _CASES = (
     Case("every batch divides"),
-    Case("last batch of 3", examples=19),
-    Case("last batch of 1", examples=17),
-    Case(
-        "last batch of 1, BatchNormalization(synchronized=True)",
-        model="synchronised",
-        examples=17,
-    ),
+    Case("last batch of 3 ({shares})", examples=19),
+    Case("last batch of 1 ({shares})", examples=17),
     Case(
         "every batch divides, BatchNormalization(synchronized=True)",
         model="synchronised",
     ),
     Case(
+        "last batch of 1 ({shares}), BatchNormalization(synchronized=True)",
+        model="synchronised",
+        examples=17,
+    ),
+    Case(
         "every batch divides, BatchNormalization as it comes",
         model="normalised",
     ),
-    Case("every batch of 5", examples=15, batch=5),
-    Case("5 examples in all, batch of 8", examples=5, epochs=2),
-    Case("1 example in all", examples=1, epochs=2),
+    Case(
+        "last batch of 1 ({shares}), BatchNormalization as it comes",
+        model="normalised",
+        examples=17,
+    ),
+    Case("every batch of 5 ({shares})", examples=15, batch=5),
+    Case("5 examples in all ({shares})", examples=5, epochs=2),
+    Case("1 example in all ({shares})", examples=1, epochs=2),
     Case("Dropout", measure="draws", model="dropping"),
     Case("RandomFlip in the model", measure="draws", model="flipping"),
     Case(
@@ -293,7 +297,10 @@ def _fit(case: Case, strategy: Any) -> Any:
 
     keras.config.set_dtype_policy(case.policy)
     keras.utils.set_random_seed(0)
-    labels = _labels(case.examples)
+    # What is left to rounding depends on the order: both sides get the same.
+    order = epoch_order(case.examples, seed=0, epoch=0)
+    images = _scaled(_random_images(case.examples)[order])
+    labels = _labels(case.examples)[order]
     with strategy.scope():
         if case.loss is None:
             loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -310,7 +317,7 @@ def _fit(case: Case, strategy: Any) -> Any:
             **case.compile,
         )
     model.fit(
-        _scaled(_random_images(case.examples)),
+        images,
         labels,
         batch_size=case.batch,
         epochs=case.epochs,
@@ -448,9 +455,11 @@ def _message(error: Exception) -> str:
     """Returns where a message of TensorFlow says what is wrong."""
     preamble = re.compile(
         r"$|Graph execution error|Detected at node|File |<stack traces"
-        r"|\d+ root error|.{0,9}Exception encountered when calling"
+        r"|\d+ root error|Exception encountered when calling"
     )
-    lines = (line.strip() for line in str(error).splitlines())
+    colour = re.compile(r"\x1b\[\d*m")
+    lines = colour.sub("", str(error)).splitlines()
+    lines = [line.strip() for line in lines]
     first = next((line for line in lines if not preamble.match(line)), "")
     text = re.sub(r"^(\(0\) \w+:|\{\{.*?\}\})\s*", "", first)
     if isinstance(error, tfnet.Error) or len(text) <= _MESSAGE_LENGTH:

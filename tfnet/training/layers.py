@@ -223,20 +223,27 @@ def _moments(
     count = add_up(tf.ones_like(values))
     mean = tf.math.divide_no_nan(add_up(values), count)
     # The slope of the sum of squares at the mean is 0.
-    deviations = tf.math.squared_difference(values, tf.stop_gradient(mean))
-    count, mean, squares = (
-        tf.reshape(one, [-1]) for one in (count, mean, add_up(deviations))
-    )
+    deviations = values - tf.stop_gradient(mean)
+    squares = add_up(deviations**2)
     context = tf.distribute.get_replica_context()
     replicas = context.num_replicas_in_sync
     if over_replicas and replicas > 1:
+        # What rounding has left out of the mean.
+        rest = tf.math.divide_no_nan(add_up(deviations), count)
+        parts = tf.stack([count, mean, tf.stop_gradient(rest), squares])
         row = tf.one_hot(replica_id(), replicas, dtype=values.dtype)
-        table = row[:, None, None] * tf.stack([count, mean, squares])
+        table = row[:, None, None] * tf.reshape(parts, [4, -1])
         table = context.all_reduce(tf.distribute.ReduceOp.SUM, table)
-        counts, means, parts = tf.unstack(table, axis=1)
+        counts, means, rests, parts = tf.unstack(table, axis=1)
         count = tf.reduce_sum(counts, 0)
-        mean = tf.reduce_sum(counts * means, 0) / count
-        squares = tf.reduce_sum(parts + counts * (means - mean) ** 2, 0)
+        # From the first one's mean: a large mean would swallow differences.
+        offsets = means - means[0] + rests
+        offset = tf.reduce_sum(counts * offsets, 0) / count
+        mean = means[0] + offset
+        squares = tf.reduce_sum(parts + counts * (offsets - offset) ** 2, 0)
+    count, mean, squares = (
+        tf.reshape(one, [-1]) for one in (count, mean, squares)
+    )
     return count, mean, tf.math.divide_no_nan(squares, count)
 
 
