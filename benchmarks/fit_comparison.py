@@ -207,6 +207,7 @@ _CASES = (
     ),
     Case(
         "averaged weights (EMA 0.9)",
+        # fit itself ends with the averages in place of the weights.
         optimizer=_sgd(use_ema=True, ema_momentum=0.9),
         tfnet={"ema": 0.9},
     ),
@@ -214,6 +215,7 @@ _CASES = (
     Case(
         "jit_compile=True",
         compile={"jit_compile": True},
+        # A field that Config has not is shown as not offered.
         tfnet={"jit_compile": True},
     ),
     Case(
@@ -238,6 +240,7 @@ _CASES = (
     ),
     Case(
         "float16",
+        # What both compute in float16 differs by its rounding, 1e-3.
         model="float32_logits",
         policy="mixed_float16",
         tfnet={"precision": "float16"},

@@ -279,17 +279,234 @@ def test_a_users_own_model_is_trained_and_exported(own_model, here, capsys):
     assert "serving_default" in loaded.signatures
 
 
+def test_a_users_layers_give_the_same_run_on_more_devices(own_model, here):
+    one, many = (
+        tfnet.run(
+            Config(
+                **{
+                    **QUICK,
+                    "model": f"{own_model}:with_norm",
+                    "devices": devices,
+                    "batch_size": 30,
+                    "learning_rate": 0.01,
+                },
+                precision="float64",
+                flip=True,
+                accumulate_steps=2,
+                steps=10,
+                export=False,
+            )
+        )
+        for devices in (1, 4)
+    )
+    for first, other in zip(
+        one.model.get_weights(), many.model.get_weights(), strict=True
+    ):
+        assert first.dtype == np.float64
+        np.testing.assert_allclose(other, first, rtol=0, atol=1e-12)
+    # Accumulated batches have moments of their own, on one device too.
+    for run in (one, many):
+        (note,) = run.record["notes"]
+        assert "moments of each accumulated batch" in note
+
+
 def test_layers_that_differ_by_replica_are_told(own_model, here, capsys):
     tfnet.run(
         Config(
             **{**QUICK, "model": f"{own_model}:with_norm", "devices": 2},
+            sync_batch_norm=False,
             steps=2,
             export=False,
         )
     )
     out = " ".join(capsys.readouterr().out.split())
-    assert "batch_normalization" in out
-    assert "differ from those of one device" in out
+    assert "(BatchNormalization) takes each replica's own moments" in out
+    assert "the numbers differ from those of one" in out
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16", "float64"])
+def test_a_precision_is_had_and_given_back(here, precision):
+    run = tfnet.run(
+        Config(**QUICK, precision=precision, steps=20, run_dir=precision)
+    )
+    import keras
+
+    kept = "float64" if precision == "float64" else "float32"
+    assert {weight.dtype.name for weight in run.model.get_weights()} == {kept}
+    assert run.model.layers[0].compute_dtype == precision
+    assert run.record["skipped_steps"] == 0
+    assert np.isfinite(run.record["test_loss"])
+    loaded = tf.saved_model.load(str(run.directory / "saved_model"))
+    outputs = loaded.signatures["serving_default"](
+        images=tf.zeros([1, 32, 32, 3], tf.uint8)
+    )
+    assert outputs["logits"].dtype == kept
+    assert keras.config.floatx() == "float32"
+    assert keras.config.dtype_policy().name == "float32"
+
+
+def test_a_precision_is_given_back_after_a_failure(own_model, here):
+    import keras
+
+    with pytest.raises(tfnet.RunError):
+        tfnet.run(
+            Config(**{**QUICK, "model": f"{own_model}:failing"},
+                   precision="float64")
+        )  # fmt: skip
+    assert keras.config.floatx() == "float32"
+    assert keras.config.dtype_policy().name == "float32"
+
+
+def test_the_averages_are_what_is_evaluated_and_exported(here):
+    run = tfnet.run(Config(**QUICK, ema=0.9, steps=60, run_dir="r"))
+    plain = tfnet.run(Config(**QUICK, steps=60, run_dir="p", export=False))
+    assert run.record["test_loss"] != plain.record["test_loss"]
+    confusion = np.loadtxt(
+        run.directory / "confusion.csv",
+        delimiter=",",
+        skiprows=1,
+        usecols=range(1, 11),
+        dtype=int,
+    )
+    assert confusion.sum() == 2000
+    assert run.record["test_accuracy"] == np.trace(confusion) / 2000
+    from tfnet.data.sample import open_sample
+
+    source = open_sample()
+    chunks = list(source.read("test", 32, None))
+    images = np.concatenate([images for images, _ in chunks])
+    labels = np.concatenate([labels for _, labels in chunks])
+    loaded = tf.saved_model.load(str(run.directory / "saved_model"))
+    outputs = loaded.signatures["serving_default"](images=tf.constant(images))
+    found = np.zeros((10, 10), int)
+    np.add.at(found, (labels, outputs["class_id"].numpy()), 1)
+    assert found.tolist() == confusion.tolist()
+
+
+def test_the_learning_rate_is_logged_as_the_schedule_has_it(here):
+    run = tfnet.run(
+        Config(
+            **{**QUICK, "log_every": 1},
+            schedule="cosine",
+            warmup_steps=2,
+            steps=4,
+            export=False,
+            run_dir="r",
+        )
+    )
+    with open(run.directory / "metrics.csv", newline="") as file:
+        rates = [
+            float(row["learning_rate"])
+            for row in csv.DictReader(file)
+            if row["split"] == "train"
+        ]
+    # Up to 0.02 in two steps, then (1 + cos(0)) / 2 and (1 + cos(pi / 2)) / 2.
+    assert rates == pytest.approx([0.01, 0.02, 0.02, 0.01])
+
+
+def test_class_weights_need_one_a_class(here):
+    with pytest.raises(tfnet.ConfigError, match="each of the 10 classes"):
+        tfnet.run(Config(**QUICK, class_weights="1,2"))
+
+
+def test_balanced_weights_are_those_worked_out_by_hand():
+    from tfnet.training import balanced_weights
+
+    # 6 examples of 3 classes, one without any: 6 / (3 * 4), 6 / (3 * 2).
+    labels = np.array([0, 0, 2, 0, 0, 2], np.int32)
+    assert balanced_weights(labels, 3) == (0.5, 0.0, 1.0)
+
+
+OPTIMIZERS = """
+import keras
+
+
+def good(learning_rate):
+    return keras.optimizers.SGD(learning_rate, momentum=0.9)
+
+
+def clipping(learning_rate):
+    return keras.optimizers.SGD(learning_rate, clipnorm=1.0)
+
+
+def scaling(learning_rate):
+    return keras.optimizers.LossScaleOptimizer(good(learning_rate))
+
+
+def raising(learning_rate):
+    raise ValueError("not today")
+
+
+def other(learning_rate):
+    return "sgd"
+"""
+
+
+@pytest.fixture
+def own_optimizer(here, monkeypatch):
+    (here / "own_optimizer_for_tests.py").write_text(OPTIMIZERS)
+    monkeypatch.syspath_prepend(here)
+    return "own_optimizer_for_tests"
+
+
+def test_a_users_own_optimizer_trains(own_optimizer, here):
+    settings = {**QUICK, "steps": 10, "export": False}
+    own = tfnet.run(
+        Config(**settings, optimizer=f"{own_optimizer}:good", run_dir="own")
+    )
+    ours = tfnet.run(Config(**settings, run_dir="ours"))
+    for first, other in zip(
+        own.model.get_weights(), ours.model.get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(first, other)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("clipping", "must not set clipnorm.*use --clip_norm"),
+        ("scaling", "must not set inner_optimizer.*--precision=float16"),
+        ("raising", "raised ValueError: not today"),
+        ("other", "must return a Keras 3 optimizer; it returned a str"),
+        ("missing", "can't be imported"),
+    ],
+)
+def test_a_users_optimizer_that_is_none_is_one_line(
+    own_optimizer, here, name, text
+):
+    with pytest.raises(tfnet.ConfigError, match=text) as caught:
+        tfnet.run(Config(**QUICK, optimizer=f"{own_optimizer}:{name}"))
+    assert f"--optimizer ({own_optimizer}:{name})" in str(caught.value)
+
+
+TWICE = """
+import sys
+import numpy as np
+import tfnet
+for replicas in (1, 2, 4):
+    runs = [
+        tfnet.run(tfnet.Config(
+            dataset="fashion_mnist_10k", steps=12, batch_size=30,
+            model="own_model_for_tests:with_norm", flip=True,
+            logical_devices=4, devices=replicas, deterministic=True,
+            export=False,
+        ))
+        for _ in range(2)
+    ]
+    assert runs[0].record["deterministic"] is True
+    pairs = zip(*(run.model.get_weights() for run in runs), strict=True)
+    print(all(np.array_equal(a, b) for a, b in pairs))
+"""
+
+
+def test_deterministic_runs_are_equal_to_the_last_bit(own_model, here):
+    # In a process of its own: it can't be switched off again.
+    done = subprocess.run(
+        [sys.executable, "-c", TWICE], capture_output=True, text=True, cwd=here
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line in ("True", "False")] == ["True"] * 3
 
 
 def test_a_users_model_that_fails_is_named(own_model, here):

@@ -37,9 +37,14 @@ class Lines(Screen):
         self.lines.append(text)
 
 
-def block(first_step, losses, correct, examples):
+def block(first_step, losses, correct, examples, rate=0.5):
     return BlockResult(
-        first_step, np.array(losses), np.array(correct), examples, 0.0
+        first_step,
+        np.array(losses),
+        np.array(correct),
+        np.full(len(losses), rate),
+        examples,
+        0.0,
     )
 
 
@@ -101,6 +106,27 @@ def test_a_write_that_fails_names_the_file_and_the_way_out(tmp_path):
             write()
 
 
+def test_the_confusion_matrix_is_a_table_with_names(tmp_path):
+    made = run_directory.create_run_directory(str(tmp_path / "r"), "x", NOW)
+    made.write_confusion(["cat", "dog, big"], np.array([[3, 1], [0, 2]]))
+    with open(made.path / "confusion.csv", newline="") as file:
+        assert list(csv.reader(file)) == [
+            ["true class", "cat", "dog, big"],
+            ["cat", "3", "1"],
+            ["dog, big", "0", "2"],
+        ]
+
+
+def test_steps_that_are_skipped_are_told_and_end_a_run_in_vain():
+    screen = Lines()
+    log = Log(screen, None, log_every=100, clock=lambda: 0.0)
+    log.block(0, block(0, [1.0] * 30, [1] * 30, 120))
+    log.end_epoch(0, skipped_steps=29)
+    assert screen.lines[-1].endswith(", 29 steps skipped")
+    with pytest.raises(tfnet.RunError, match="no gradient was finite"):
+        log.end_epoch(0, skipped_steps=30)
+
+
 def test_the_log_is_the_seeds_line_and_a_row(tmp_path):
     made = run_directory.create_run_directory(str(tmp_path / "r"), "x", NOW)
     time = [10.0]
@@ -130,6 +156,7 @@ def test_the_log_is_the_seeds_line_and_a_row(tmp_path):
         "split": "train",
         "loss": "3.000000",
         "accuracy": "0.250000",
+        "learning_rate": "0.5",
         "images_per_second": "4.0",
         "seconds": "4.000",
     }
@@ -249,7 +276,11 @@ def test_summary_shows_what_the_record_holds(tmp_path):
         "shares": [3, 2],
         "parameters": 62006,
         "notes": ["no test images", "another"],
-        "settings": {"model": "net"},
+        "settings": {
+            "model": "net",
+            "precision": "float16",
+            "accumulate_steps": 3,
+        },
         "versions": {
             "tfnet": "1",
             "tensorflow": "2",
@@ -262,8 +293,8 @@ def test_summary_shows_what_the_record_holds(tmp_path):
         "pets: 1,234 training and 56 test images, from /somewhere",
         "2: cat, wolf hound",
         "2 replicas: CPU:0 (some), CPU:1 (some)",
-        "5 in all, 2 or 3 on each replica",
-        "net, 62,006 parameters",
+        "5 in all, 2 or 3 on each replica; 3 batches in a step",
+        "net, 62,006 parameters, in float16",
         "note     another",
         str(tmp_path),
     ):
@@ -278,5 +309,13 @@ def test_summary_shows_what_the_record_holds(tmp_path):
     assert "test loss 0.500, test accuracy 75.0% on 56 images of pets" in text
     assert "  cat   100.0%\n  wolf  no test image\n" in text
     assert f"written to {tmp_path}: run.json" in text
+    assert "skipped" not in text
+    record |= {"steps": 1000, "skipped_steps": 12}
+    text = last_lines(record, tmp_path)
+    assert "12 of 1,000 steps were skipped" in text
+    assert "top 5" not in text
+    record["dataset"]["classes"] = list("abcdef")
+    record["test_top_5_accuracy"] = 0.9
+    assert "75.0% (top 5: 90.0%) on 56" in last_lines(record, tmp_path)
     assert "note     no test images" in text
     assert "nothing was written" in last_lines(record, None)

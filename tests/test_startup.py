@@ -58,7 +58,9 @@ def test_help_lists_every_flag_with_its_default():
         ("--batch_size=-4", "--batch_size (-4)"),
         ("--learning_rate=fast", "--learning_rate (fast)"),
         ("--model=nett", "--model (nett)"),
-        ("--optimizer=sgdd", "sgd, adam or adamw"),
+        ("--optimizer=sgdd", "--optimizer (sgdd) must be sgd, "),
+        ("--schedule=linear", "constant, step, cosine or one_cycle"),
+        ("--class_weights=1;2", "--class_weights (1;2) must be balanced"),
         ("--run_dir=.", "--run_dir (.) holds files already"),
     ],
 )
