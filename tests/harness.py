@@ -24,7 +24,11 @@ class Trained:
     state: training.TrainState
 
     def differs_from(self, other):
-        """The largest difference in anything that training leaves."""
+        """The largest difference in anything that training leaves.
+
+        Of an array whose largest number is above 1, in that: rounding is
+        relative, and a case drawn at random may train to 1e11.
+        """
         pairs = [
             *zip(self.weights, other.weights, strict=True),
             *zip(self.optimizer, other.optimizer, strict=True),
@@ -37,7 +41,9 @@ class Trained:
             assert np.isfinite(ours).all()
             assert ours.shape == theirs.shape
             if ours.size:
-                largest = max(largest, float(np.abs(ours - theirs).max()))
+                size = max(1.0, float(np.abs(theirs).max()))
+                difference = float(np.abs(ours - theirs).max())
+                largest = max(largest, difference / size)
         return largest
 
 

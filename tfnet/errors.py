@@ -5,8 +5,14 @@ import signal
 
 
 def one_line(error: BaseException) -> str:
-    """Returns the class and the first line of an error from elsewhere."""
-    lines = str(error).strip().splitlines()
+    """Returns the class and the first line of an error from elsewhere.
+
+    Keras says in a first line where an error arose, and below, in bold, what.
+    """
+    text = re.sub(r"\x1b\[\d*m", "", str(error))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if lines and lines[0].startswith("Exception encountered when calling"):
+        lines = [" ".join(lines[:2])]
     return ": ".join([type(error).__name__, *lines[:1]])
 
 

@@ -7,6 +7,7 @@ what the one before gave. Only here a `Config` is unpacked.
 import contextlib
 import dataclasses
 import datetime
+import functools
 import platform
 import signal
 import tempfile
@@ -147,21 +148,18 @@ def _create_state(
 ) -> tuple["TrainState", list[str]]:
     """Makes model and optimizer; says what in them is not the same on all."""
     from tfnet import training
-    from tfnet.models import build_model
 
+    accumulates = config.accumulate_steps > 1
+    build = functools.partial(_build_model, config, dataset)
+    synchronise = functools.partial(
+        training.synchronise,
+        replicas=devices.replicas,
+        batch_statistics=config.sync_batch_norm,
+        accumulates=accumulates,
+    )
     with devices.strategy.scope():
-        model = build_model(
-            config.model,
-            dataset.image_shape,
-            len(dataset.class_names),
-            seed=config.seed,
-        )
-        notes = training.synchronise(
-            model,
-            replicas=devices.replicas,
-            batch_statistics=config.sync_batch_norm,
-            accumulates=config.accumulate_steps > 1,
-        )
+        model = build()
+        notes = synchronise(model)
         optimizer = training.create_optimizer(
             config.optimizer,
             learning_rate=config.learning_rate,
@@ -174,7 +172,22 @@ def _create_state(
             ema=config.ema,
             scales_loss=config.precision == "float16",
         )
+    if (devices.replicas > 1 or accumulates) and config.model != "net":
+        notes += training.try_in_shares(
+            model, build, synchronise, dataset.image_shape
+        )
     return state, notes
+
+
+def _build_model(config: Config, dataset: "Dataset") -> Any:
+    from tfnet.models import build_model
+
+    return build_model(
+        config.model,
+        dataset.image_shape,
+        len(dataset.class_names),
+        seed=config.seed,
+    )
 
 
 def _make_directory(config: Config, dataset: "Dataset") -> RunDirectory:
@@ -363,14 +376,7 @@ def _plain_copy(config: Config, dataset: "Dataset", state: "TrainState") -> Any:
     Keras' own `predict` and `fit` follow the strategy a model was made under,
     and crash there when a replica gets no example; an ordinary model does not.
     """
-    from tfnet.models import build_model
-
-    model = build_model(
-        config.model,
-        dataset.image_shape,
-        len(dataset.class_names),
-        seed=config.seed,
-    )
+    model = _build_model(config, dataset)
     with state.averages_in_use():
         model.set_weights(state.model.get_weights())
     return model

@@ -13,6 +13,7 @@ from tfnet.training.layers import synchronise
 from tfnet.training.loop import BlockResult, train_epoch
 from tfnet.training.objective import Objective, balanced_weights
 from tfnet.training.optimizers import create_optimizer
+from tfnet.training.probe import try_in_shares
 from tfnet.training.schedules import Schedule
 from tfnet.training.state import TrainState
 from tfnet.training.step import StepRule, create_train_function
@@ -33,4 +34,5 @@ __all__ = [
     "evaluate",
     "synchronise",
     "train_epoch",
+    "try_in_shares",
 ]

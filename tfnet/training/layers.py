@@ -46,7 +46,7 @@ def synchronise(
       of one large batch.
     """
     notes = []
-    for layer in _all_layers(model):
+    for layer in all_layers(model):
         difference = _synchronise(layer, batch_statistics)
         if difference and replicas > 1:
             notes.append(
@@ -87,12 +87,10 @@ def _synchronise(layer: keras.Layer, batch_statistics: bool) -> str:
         _replace_call(layer, _draw_for_the_step)
     elif _is_own(kind) and _keeps_state(layer):
         return "keeps a state on each replica"
-    if getattr(layer, "activity_regularizer", None) is not None:
-        return "regularises the sum over each replica's share"
     return ""
 
 
-def _all_layers(layer: keras.Layer) -> Iterator[keras.Layer]:
+def all_layers(layer: keras.Layer) -> Iterator[keras.Layer]:
     """Yields a layer and every layer it holds, each once.
 
     Keras has no public way to the layers inside one that is no model, such
@@ -126,7 +124,7 @@ def _is_own(kind: type) -> bool:
 def _keeps_state(layer: keras.Layer) -> bool:
     """Whether a layer itself has weights that no gradient changes."""
     own = {id(variable) for variable in layer.non_trainable_variables}
-    for inner in _all_layers(layer):
+    for inner in all_layers(layer):
         if inner is not layer:
             own -= {id(variable) for variable in inner.variables}
     return layer.trainable and bool(own)
@@ -317,20 +315,25 @@ def _draw_for_the_step(
     Every replica draws for all examples of the step, from one seed, and keeps
     what belongs to its own.
     """
-    first, *rest = bound.args
     if share.is_whole_step:
         return original(*bound.args, **bound.kwargs)
-    others = keras.tree.flatten([rest, list(bound.kwargs.values())])
-    if not tf.is_tensor(first) or any(map(tf.is_tensor, others)):
-        raise ValueError(
-            f"{layer.name} ({type(layer).__name__}) draws random numbers and"
-            " takes more than one tensor, which works on one device only"
-        )
     rows = share.rows
     with share.as_whole_step() as (before, after):
-        padding = [[before, after]] + [[0, 0]] * (len(first.shape) - 1)
-        outputs = original(tf.pad(first, padding), *rest, **bound.kwargs)
-    return outputs[before : before + rows]
+
+        def pad(value: Any) -> Any:
+            # One of known length does not hold the rows of the batch.
+            if not tf.is_tensor(value) or value.shape[:1] != [None]:
+                return value
+            ends = [[0, 0]] * (len(value.shape) - 1)
+            return tf.pad(value, [[before, after], *ends])
+
+        args, kwargs = keras.tree.map_structure(
+            pad, (bound.args, bound.kwargs), none_is_leaf=False
+        )
+        outputs = original(*args, **kwargs)
+    return keras.tree.map_structure(
+        lambda output: output[before : before + rows], outputs
+    )
 
 
 def _next_seed(

@@ -34,8 +34,8 @@ class Share:
       position: int64 scalar: where the first example of the share stands in
         the epoch.
       rows: int32 scalar: how many rows the share has, padding included.
-      real: bool [rows]: which rows are examples; None: all of them. The rest
-        are copies that fill up a share, and must count nowhere.
+      real: bool [rows]: which rows are examples; None: all of them. The one
+        row of an empty share is a copy, and must count nowhere.
       step_position: int64 scalar: where the step's first example stands in
         the epoch.
       step_examples: int32 scalar: examples in the step, over all replicas

@@ -117,16 +117,21 @@ def _compile(
 
     def batch_of(feed: _Feed, step: Any, batch: Any) -> ShareResult:
         replica = replica_id()
+        images = feed.images[replica][step, batch]
         labels = feed.labels[replica][step, batch]
-        rows = tf.size(labels)
+        real = None
+        if is_padded:
+            # What fills up a share goes; an empty one keeps a single row.
+            count = feed.counts[replica][step, batch]
+            rows = tf.maximum(count, 1)
+            images, labels = images[:rows], labels[:rows]
+            real = tf.range(rows) < count
         share = Share(
             seed=rule.seed,
             epoch=feed.epoch,
             position=feed.positions[replica][step, batch],
-            rows=rows,
-            real=tf.range(rows) < feed.counts[replica][step, batch]
-            if is_padded
-            else None,
+            rows=tf.size(labels),
+            real=real,
             # The first replica's share is where a batch begins.
             step_position=feed.positions[0][step, 0],
             step_examples=feed.step_examples,
@@ -134,7 +139,7 @@ def _compile(
         )
         return share_gradients(
             state,
-            feed.images[replica][step, batch],
+            images,
             labels,
             share,
             rule.objective,

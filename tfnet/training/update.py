@@ -109,10 +109,13 @@ def _sum_over_replicas(gradients: list[Any], shapes: list[Any]) -> list[Any]:
     context = tf.distribute.get_replica_context()
     if context.num_replicas_in_sync == 1:
         return gradients
-    flat = tf.concat([tf.reshape(one, [-1]) for one in gradients], 0)
-    flat = context.all_reduce(tf.distribute.ReduceOp.SUM, flat)
-    parts = tf.split(flat, [math.prod(shape) for shape in shapes])
-    return [
-        tf.reshape(part, shape)
-        for part, shape in zip(parts, shapes, strict=True)
-    ]
+    summed: dict[int, Any] = {}
+    # One collective in all, unless layers of other dtypes need one of theirs.
+    for dtype in dict.fromkeys(one.dtype for one in gradients):
+        own = [i for i, one in enumerate(gradients) if one.dtype == dtype]
+        flat = tf.concat([tf.reshape(gradients[i], [-1]) for i in own], 0)
+        flat = context.all_reduce(tf.distribute.ReduceOp.SUM, flat)
+        parts = tf.split(flat, [math.prod(shapes[i]) for i in own])
+        for i, part in zip(own, parts, strict=True):
+            summed[i] = tf.reshape(part, shapes[i])
+    return [summed[i] for i in range(len(gradients))]
