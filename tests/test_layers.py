@@ -302,6 +302,13 @@ def attention_of_keras_own():
     return keras.Model(inputs, layers.Dense(3)(layers.Flatten()(rows)))
 
 
+def compiled(*middle):
+    """As people have it from `fit`; Keras then holds more in the model."""
+    model = model_of(*middle)
+    model.compile("adam", "mse", metrics=["accuracy"])
+    return model
+
+
 class MeanLoss(keras.layers.Layer):
     def call(self, inputs):
         self.add_loss(0.1 * keras.ops.mean(inputs**2))
@@ -331,6 +338,7 @@ MODELS = {
         lambda: layers.Dense(3, kernel_regularizer="l2"),
         MeanLoss,
     ),
+    "compiled": lambda: compiled(lambda: layers.Dropout(0.5)),
     "several dtypes": lambda: model_of(
         lambda: layers.Dense(4, dtype="float32"),
         lambda: layers.BatchNormalization(dtype="float32"),

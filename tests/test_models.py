@@ -24,6 +24,48 @@ def no_model(image_shape, num_classes):
     return 3
 
 
+def exiting(image_shape, num_classes):
+    raise SystemExit(3)
+
+
+def softmax_inside(image_shape, num_classes):
+    return ending_in(
+        image_shape, keras.layers.Dense(num_classes, activation="softmax")
+    )
+
+
+def softmax_behind(image_shape, num_classes):
+    inner = ending_in(
+        image_shape, keras.layers.Dense(num_classes), keras.layers.Softmax()
+    )
+    return keras.Sequential([keras.Input(image_shape), inner])
+
+
+def frozen(image_shape, num_classes):
+    model = ending_in(image_shape, keras.layers.Dense(num_classes))
+    model.trainable = False
+    return model
+
+
+def whole_numbers(image_shape, num_classes):
+    return ending_in(
+        image_shape,
+        keras.layers.Dense(num_classes),
+        Rounding(),
+    )
+
+
+class Rounding(keras.layers.Layer):
+    def call(self, inputs):
+        return keras.ops.cast(inputs, "int32")
+
+
+def ending_in(image_shape, *last):
+    return keras.Sequential(
+        [keras.Input(image_shape), keras.layers.Flatten(), *last]
+    )
+
+
 def raising(image_shape, num_classes):
     raise KeyError("mine")
 
@@ -103,6 +145,11 @@ def test_a_users_model_starts_the_same_for_the_same_seed(module):
         ("wrong_input", "does not take images [32, 32, 3]"),
         ("missing", "can't be imported"),
         ("value", "must name a function"),
+        ("exiting", "raised SystemExit: 3"),
+        ("softmax_inside", "it ends in a softmax"),
+        ("softmax_behind", "it ends in a softmax"),
+        ("frozen", "must have a weight to train; all of its 2 are frozen"),
+        ("whole_numbers", "in floating point; it gives int32"),
     ],
 )
 def test_what_a_users_function_does_wrong_is_one_line(module, function, text):

@@ -52,6 +52,10 @@ def parse(arguments: Sequence[str]) -> Config:
       ConfigError: A flag is unknown or its value breaks its rule; one line.
     """
     values = _flag_values()
+    if {"--flagfile=", "-flagfile="} & set(arguments):
+        raise ConfigError(
+            "--flagfile must name a file; for example --flagfile=seed.flags."
+        )
     arguments = [_find_recipe(argument) for argument in arguments]
     try:
         rest = values(["tfnet", *arguments])
@@ -66,6 +70,14 @@ def parse(arguments: Sequence[str]) -> Config:
         ) from error
     except flags.Error as error:
         raise ConfigError(_flagfile_text(str(error))) from error
+    except ValueError as error:
+        if isinstance(error, ConfigError):
+            raise
+        # absl's own, of --noname=value.
+        flag = str(error).partition("=")[0]
+        raise ConfigError(
+            f"{error}; write {flag} or {flag.replace('--no', '--')}=false."
+        ) from error
     if len(rest) > 1:
         raise ConfigError(
             f"{rest[1]!r} is not a flag; a setting is written --name=value"

@@ -29,6 +29,8 @@ OPTIMIZERS = (
 )
 PRECISIONS = ("float32", "bfloat16", "float16", "float64")
 SCHEDULES = ("constant", "step", "cosine", "one_cycle")
+# What arrays of examples and of steps are counted in.
+_MOST = 2**31 - 1
 _OWN_FUNCTION = r"[\w.]+:\w+"
 
 
@@ -114,7 +116,11 @@ class Config:
         kind=str,
     )
     epochs: int = _setting(
-        2, "How often to go over the training data.", kind=int, minimum=1
+        2,
+        "How often to go over the training data.",
+        kind=int,
+        minimum=1,
+        maximum=_MOST,
     )
     steps: int | None = _setting(
         None,
@@ -122,6 +128,7 @@ class Config:
         " before. A step is a batch, or --accumulate_steps of them.",
         kind=int,
         minimum=1,
+        maximum=_MOST,
         example=1000,
     )
     batch_size: int = _setting(
@@ -129,6 +136,7 @@ class Config:
         "Examples in one batch, over all devices together (the global batch).",
         kind=int,
         minimum=1,
+        maximum=_MOST,
     )
     accumulate_steps: int = _setting(
         1,
@@ -136,6 +144,7 @@ class Config:
         " change once, as for one batch of all their examples.",
         kind=int,
         minimum=1,
+        maximum=_MOST,
     )
     optimizer: str = _setting(
         "sgd",
@@ -148,7 +157,7 @@ class Config:
         0.001,
         "The learning rate; with a schedule, its highest.",
         kind=float,
-        above=0,
+        minimum=1e-30,
     )
     momentum: float = _setting(
         0.9,
@@ -182,6 +191,7 @@ class Config:
         " with --schedule=one_cycle, which rises by itself.",
         kind=int,
         minimum=0,
+        maximum=_MOST,
         example=100,
     )
     decay: float = _setting(
@@ -192,7 +202,7 @@ class Config:
         maximum=1,
     )
     decay_every: int = _setting(
-        30, "The epochs of --schedule=step.", kind=int, minimum=1
+        30, "The epochs of --schedule=step.", kind=int, minimum=1, maximum=_MOST
     )
     clip_norm: float | None = _setting(
         None,
@@ -253,6 +263,7 @@ class Config:
         " width, at random; black fills the border.",
         kind=int,
         minimum=0,
+        maximum=_MOST,
         example=4,
     )
     precision: str = _setting(
@@ -314,6 +325,7 @@ class Config:
         " steps.",
         kind=int,
         minimum=1,
+        maximum=_MOST,
     )
     eval_every: int = _setting(
         1,
@@ -321,6 +333,7 @@ class Config:
         " end; 0: only at the end.",
         kind=int,
         minimum=0,
+        maximum=_MOST,
     )
     export: bool = _setting(
         True, "Leave a SavedModel in the run directory.", kind=bool
@@ -357,6 +370,16 @@ class Config:
         _check_name("model", self.model, ("net",))
         _check_name("optimizer", self.optimizer, OPTIMIZERS)
         _check_class_weights(self.class_weights)
+        if self.batch_size * self.accumulate_steps > _MOST:
+            raise ConfigError(
+                f"--batch_size ({self.batch_size}) times --accumulate_steps"
+                f" ({self.accumulate_steps}) must be at most {_MOST:,}."
+            )
+        if self.crop >= self.image_size:
+            raise ConfigError(
+                f"--crop ({self.crop}) must be below --image_size"
+                f" ({self.image_size}); for example --crop=4."
+            )
         is_own = self.optimizer not in OPTIMIZERS
         self._only_with("momentum", "optimizer", "sgd")
         self._only_with("decay", "schedule", "step")

@@ -20,7 +20,7 @@ def import_function(flag: str, name: str) -> Callable[..., Any]:
     module_name, _, function_name = name.partition(":")
     try:
         function = getattr(importlib.import_module(module_name), function_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # Importing runs the user's code, which may raise anything.
         raise ConfigError(
             f"--{flag} ({name}) can't be imported: {one_line(error)}; it must"

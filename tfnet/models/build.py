@@ -38,7 +38,7 @@ def build_model(
     function = import_function("model", name)
     try:
         model = function(image_shape, num_classes)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # Whatever goes wrong in a user's function is named as theirs.
         raise ConfigError(
             f"--model ({name}) raised {one_line(error)}; it was called as"
@@ -70,3 +70,28 @@ def _check(name: str, model: Any, image_shape: tuple, num_classes: int) -> None:
             f"--model ({name}) must give logits [batch, {num_classes}], one a"
             f" class; it gives {shape if shape is None else list(shape)}."
         )
+    if not keras.backend.is_float_dtype(output.dtype):
+        raise ConfigError(
+            f"--model ({name}) must give logits in floating point; it gives"
+            f" {output.dtype}."
+        )
+    if not model.trainable_variables:
+        raise ConfigError(
+            f"--model ({name}) must have a weight to train; all of its"
+            f" {len(model.variables)} are frozen."
+        )
+    if _ends_in_softmax(model):
+        raise ConfigError(
+            f"--model ({name}) must give logits; it ends in a softmax. Leave"
+            " that out: the loss has it, and so has the exported model."
+        )
+
+
+def _ends_in_softmax(model: keras.Model) -> bool:
+    last = model
+    while isinstance(last, keras.Model) and last.layers:
+        last = last.layers[-1]
+    return (
+        isinstance(last, keras.layers.Softmax)
+        or getattr(last, "activation", None) is keras.activations.softmax
+    )

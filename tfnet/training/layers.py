@@ -104,8 +104,18 @@ def all_layers(layer: keras.Layer) -> Iterator[keras.Layer]:
             continue
         seen.add(id(layer))
         yield layer
-        held = keras.tree.flatten(list(vars(layer).values()))
-        waiting += [one for one in held if isinstance(one, keras.Layer)]
+        waiting += _held(list(vars(layer).values()))
+
+
+def _held(value: Any) -> list[keras.Layer]:
+    """Returns the layers in a value; not by keras.tree, which sorts keys."""
+    if isinstance(value, keras.Layer):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, list | tuple):
+        return []
+    return [layer for one in value for layer in _held(one)]
 
 
 def _seed_generators(layer: keras.Layer) -> list[keras.random.SeedGenerator]:

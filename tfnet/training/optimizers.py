@@ -62,7 +62,7 @@ def _own(name: str, learning_rate: float) -> keras.optimizers.Optimizer:
     function = import_function("optimizer", name)
     try:
         optimizer = function(learning_rate)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # Whatever goes wrong in a user's function is named as theirs.
         raise ConfigError(
             f"--optimizer ({name}) raised {one_line(error)}; it was called as"
