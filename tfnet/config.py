@@ -209,7 +209,8 @@ class Config:
         "Scales the gradient of a step down to this global norm, after it is"
         " summed over all devices. Left unset: not.",
         kind=float,
-        above=0,
+        minimum=1e-30,
+        maximum=1e30,
         example=1.0,
     )
     clip_value: float | None = _setting(
@@ -217,7 +218,8 @@ class Config:
         "Bounds each element of the gradient of a step to +- this value, after"
         " it is summed over all devices. Left unset: not.",
         kind=float,
-        above=0,
+        minimum=1e-30,
+        maximum=1e30,
         example=0.5,
     )
     label_smoothing: float = _setting(
@@ -245,7 +247,8 @@ class Config:
         " unset: no averages.",
         kind=float,
         above=0,
-        below=1,
+        # Nearer to 1, an average in float32 never moves.
+        maximum=0.9999999,
         example=0.999,
     )
     sync_batch_norm: bool = _setting(
@@ -517,11 +520,11 @@ def _check_class_weights(text: str | None) -> None:
         weights = class_weight_numbers(text)
     except ValueError:
         weights = ()
-    finite = all(math.isfinite(weight) and weight >= 0 for weight in weights)
+    finite = all(0 <= weight <= 1e30 for weight in weights)
     if not finite or not any(weights):
         raise ConfigError(
-            f"--class_weights ({text}) must be balanced, or numbers from 0,"
-            " one a class, not all 0, with commas between; for example"
+            f"--class_weights ({text}) must be balanced, or numbers from 0"
+            " to 1e30, one a class, not all 0, with commas between; for example"
             " --class_weights=1,2.5."
         )
 
