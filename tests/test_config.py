@@ -133,6 +133,10 @@ def test_a_known_optimizer_or_a_function_is_taken(optimizer):
             ["--warmup_steps (5)", "--schedule=one_cycle"],
         ),
         (
+            {"optimizer": "ftrl", "weight_decay": 0.1},
+            ["--weight_decay (0.1)", "--optimizer=ftrl"],
+        ),
+        (
             {"optimizer": "my_module:make", "weight_decay": 0.1},
             ["--weight_decay (0.1)", "my_module:make"],
         ),

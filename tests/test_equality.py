@@ -12,6 +12,7 @@ import tensorflow as tf
 from harness import random_examples, sgd, train
 
 from tfnet import training
+from tfnet.config import OPTIMIZERS
 from tfnet.data.augment import Augmentation
 from tfnet.data.order import epoch_order
 from tfnet.models import build_model
@@ -316,6 +317,48 @@ def test_where_fit_goes_wrong(strategy_of, name):
         assert other.differs_from(one) < bound
 
 
+@pytest.mark.parametrize("name", sorted(set(OPTIMIZERS) - {"ftrl"}))
+def test_decay_takes_its_part_of_every_weight(strategy_of, name):
+    with strategy_of(2).scope():
+        model = convolutional(bias_initializer="ones")
+        optimizer = training.create_optimizer(
+            name, learning_rate=0.5, momentum=0.9, weight_decay=0.1
+        )
+        state = training.TrainState(model, optimizer)
+    before = model.get_weights()
+    zeros = [tf.zeros(variable.shape) for variable in model.trainable_variables]
+    state.rate = 0.5
+    strategy_of(2).run(
+        lambda: optimizer.apply(zeros, model.trainable_variables)
+    )
+    for weight, was in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_allclose(weight, was * (1 - 0.5 * 0.1), rtol=1e-6)
+
+
+def test_clipping_takes_one_norm_over_several_dtypes(strategy_of):
+    def build():
+        return convolutional(lambda: layers.Dense(4, dtype="float32"))
+
+    with computing_in("float64"):
+        keras.utils.set_random_seed(0)
+        start = build().get_weights()
+    found = train(
+        strategy_of(2),
+        build,
+        random_examples(8),
+        batch=8,
+        make=keras.optimizers.SGD,
+        rate=1.0,
+        precision="float64",
+        clipping=training.Clipping(norm=0.05),
+    )
+    squares = sum(
+        float(((after - before) ** 2).sum())
+        for before, after in zip(start, found.weights, strict=True)
+    )
+    assert squares**0.5 == pytest.approx(0.05, rel=1e-5)
+
+
 @pytest.mark.parametrize("replicas", [1, 2, 3])
 def test_the_length_of_a_clipped_step_is_what_was_asked(strategy_of, replicas):
     with computing_in("float64"):
@@ -387,12 +430,21 @@ def test_half_precision_is_near_float32_on_any_number(
         )
 
     exact, many = trained(1, "float32"), trained(replicas, precision)
+    one = trained(1, precision)
     assert many.weights[0].dtype == np.float32
     # 8 and 11 bits of precision.
     bound = {"bfloat16": 0.05, "float16": 0.01}[precision]
     np.testing.assert_allclose(many.losses[:6], exact.losses[:6], atol=bound)
     assert abs(many.losses.mean() - exact.losses.mean()) < bound
     assert many.state.skipped_steps <= 2
+    # Of what the weights have moved, the replicas may differ by rounding.
+    start = build_model("net", (32, 32, 3), 10, seed=0).get_weights()
+    for ours, theirs, before in zip(
+        many.weights, one.weights, start, strict=True
+    ):
+        moved = np.linalg.norm(theirs - before)
+        assert moved > 0
+        assert np.linalg.norm(ours - theirs) < 0.1 * moved
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
@@ -558,6 +610,11 @@ def random_case(seed, most_replicas):
             norm=one_of(None, 0.1), value=one_of(None, 0.05)
         ),
     }
+    penalty = one_of(None, keras.regularizers.L2(0.25))
+    middle.insert(
+        0,
+        lambda: layers.Dense(4, use_bias=False, activity_regularizer=penalty),
+    )
     return count, batch, replicas, middle, name, settings
 
 
@@ -568,7 +625,7 @@ def check_random_case(strategy_of, seed, most_replicas):
     one, many = (
         train(
             strategy_of(number),
-            lambda: convolutional(*middle),
+            lambda: convolutional(*middle, use_bias=name != "lion"),
             random_examples(count, seed=seed),
             batch=batch,
             precision="float64",
@@ -576,9 +633,11 @@ def check_random_case(strategy_of, seed, most_replicas):
         )
         for number in (1, replicas)
     )
-    # What divides by the root of a gradient's square, or takes its sign, lets
-    # rounding grow where a gradient is 0 but for rounding.
-    bound = 1e-12 if name == "sgd" else 1e-6
+    # Where a gradient is 0 but for rounding, as that of a bias before
+    # BatchNormalization, what divides it by the root of its square lets that
+    # grow, up to 1e-16 over the epsilon of 1e-7. Lion takes its sign, so it
+    # gets no such bias.
+    bound = 1e-12 if name in ("sgd", "adagrad") else 1e-9
     assert many.differs_from(one) < bound, (count, batch, replicas, name)
 
 

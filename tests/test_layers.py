@@ -302,6 +302,39 @@ def attention_of_keras_own():
     return keras.Model(inputs, layers.Dense(3)(layers.Flatten()(rows)))
 
 
+class Sampler(keras.layers.Layer):
+    """As in a variational autoencoder: its loss is 0 for inputs of 0."""
+
+    def __init__(self):
+        super().__init__()
+        self.seed_generator = keras.random.SeedGenerator(3)
+
+    def call(self, inputs, training=False):
+        self.add_loss(0.1 * keras.ops.mean(inputs**2))
+        noise = keras.random.normal(
+            keras.ops.shape(inputs), dtype=inputs.dtype,
+            seed=self.seed_generator,
+        )  # fmt: skip
+        return inputs + 0.1 * noise
+
+
+class Position(keras.layers.Layer):
+    """Drops from weights that all examples share: the first axis is 1."""
+
+    def __init__(self):
+        super().__init__()
+        self.drop = layers.Dropout(0.5)
+
+    def build(self, shape):
+        self.embedding = self.add_weight(
+            shape=(1, *shape[1:]), initializer="random_normal"
+        )
+
+    def call(self, inputs, training=False):
+        dropped = self.drop(1 * self.embedding, training=training)
+        return inputs + dropped
+
+
 def compiled(*middle):
     """As people have it from `fit`; Keras then holds more in the model."""
     model = model_of(*middle)
@@ -337,6 +370,21 @@ MODELS = {
         lambda: layers.ActivityRegularization(l1=0.01),
         lambda: layers.Dense(3, kernel_regularizer="l2"),
         MeanLoss,
+    ),
+    # Its collective has the replicas wait for each other between the losses.
+    "losses around moments": lambda: model_of(
+        lambda: layers.Conv2D(
+            3, 3, activity_regularizer="l2", kernel_regularizer="l2"
+        ),
+        MeanLoss,
+        layers.BatchNormalization,
+        MeanLoss,
+        lambda: layers.Dense(3, activity_regularizer="l2"),
+        layers.BatchNormalization,
+    ),
+    "a loss and a draw": lambda: model_of(Sampler),
+    "dropout of a position": lambda: model_of(
+        Position, layers.BatchNormalization
     ),
     "compiled": lambda: compiled(lambda: layers.Dropout(0.5)),
     "several dtypes": lambda: model_of(
@@ -383,6 +431,51 @@ def test_accumulated_batches_draw_as_one_large_one(strategy_of, name):
     large = trained(1, 12, 1)
     assert trained(1, 4, 3).differs_from(large) < 1e-13
     assert trained(2, 4, 3).differs_from(large) < 1e-13
+
+
+def test_what_all_examples_share_is_dropped_anew_in_every_step(strategy_of):
+    found = train(
+        strategy_of(2), MODELS["dropout of a position"],
+        random_examples(12), batch=4, rate=0.0, precision="float64",
+        make=lambda rate: keras.optimizers.SGD(rate),
+    )  # fmt: skip
+    again = train(
+        strategy_of(1), MODELS["dropout of a position"],
+        random_examples(12), batch=4, rate=0.0, precision="float64",
+        make=lambda rate: keras.optimizers.SGD(rate), epochs=2,
+    )  # fmt: skip
+    np.testing.assert_allclose(found.losses, again.losses[:3], rtol=1e-12)
+    assert np.all(again.losses[3:] != again.losses[:3])
+
+
+def test_moments_inside_a_condition_name_the_way_out(strategy_of):
+    class Conditional(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.norm = layers.BatchNormalization()
+
+        def build(self, shape):
+            self.norm.build(shape)
+
+        def call(self, inputs, training=False):
+            if isinstance(inputs, keras.KerasTensor):
+                return inputs
+            return tf.cond(
+                tf.reduce_sum(inputs) > 1e9,
+                lambda: inputs,
+                lambda: self.norm(inputs, training=training),
+            )
+
+    def trained(replicas, sync):
+        return train(
+            strategy_of(replicas), lambda: model_of(Conditional),
+            random_examples(8), batch=4, sync=sync,
+        )  # fmt: skip
+
+    trained(1, True)
+    trained(2, False)
+    with pytest.raises(Exception, match="--nosync_batch_norm"):
+        trained(2, True)
 
 
 def test_random_images_are_new_for_every_example_and_epoch():
@@ -470,6 +563,21 @@ def test_what_cannot_be_equal_is_told(make, text):
     (note,) = notes(2)
     assert text in note
     assert "\n" not in note
+
+
+def test_a_cell_without_dropout_has_nothing_to_tell():
+    class Cell(keras.layers.Layer):
+        state_size = 4
+
+        def __init__(self):
+            super().__init__()
+            self.seed_generator = keras.random.SeedGenerator(0)
+
+        def call(self, inputs, states):
+            return inputs, states
+
+    model = keras.Sequential([keras.Input((8, 4)), layers.RNN(Cell())])
+    assert training.synchronise(model, replicas=2) == []
 
 
 def test_a_recurrent_layer_that_drops_is_told():

@@ -5,6 +5,7 @@ import tfnet
 from tfnet.models import build_model
 
 MODULE = """
+import functools
 import keras
 
 
@@ -22,6 +23,18 @@ def wrong_classes(image_shape, num_classes):
 
 def no_model(image_shape, num_classes):
     return 3
+
+
+@functools.cache
+def once(image_shape, num_classes):
+    return ending_in(image_shape, keras.layers.Dense(num_classes))
+
+
+backbone = keras.layers.Dense(3)
+
+
+def around_once(image_shape, num_classes):
+    return ending_in(image_shape, backbone, keras.layers.Dense(num_classes))
 
 
 def exiting(image_shape, num_classes):
@@ -145,6 +158,8 @@ def test_a_users_model_starts_the_same_for_the_same_seed(module):
         ("wrong_input", "does not take images [32, 32, 3]"),
         ("missing", "can't be imported"),
         ("value", "must name a function"),
+        ("once", "must make its layers anew in each call"),
+        ("around_once", "must make its layers anew in each call"),
         ("exiting", "raised SystemExit: 3"),
         ("softmax_inside", "it ends in a softmax"),
         ("softmax_behind", "it ends in a softmax"),
@@ -153,6 +168,8 @@ def test_a_users_model_starts_the_same_for_the_same_seed(module):
     ],
 )
 def test_what_a_users_function_does_wrong_is_one_line(module, function, text):
+    if "once" in function:
+        build(f"{module}:{function}")
     with pytest.raises(tfnet.ConfigError) as caught:
         build(f"{module}:{function}")
     assert f"--model ({module}:{function})" in str(caught.value)

@@ -257,6 +257,17 @@ def failing(image_shape, num_classes):
         keras.layers.Flatten(),
         keras.layers.Dense(num_classes),
     ])
+
+
+def drawing(image_shape, num_classes):
+    return keras.Sequential([
+        keras.Input(image_shape),
+        keras.layers.RandomFlip("horizontal"),
+        keras.layers.RandomTranslation(0.1, 0.1),
+        keras.layers.Flatten(),
+        keras.layers.Dropout(0.5),
+        keras.layers.Dense(num_classes),
+    ])
 """
 
 
@@ -308,6 +319,44 @@ def test_a_users_layers_give_the_same_run_on_more_devices(own_model, here):
     for run in (one, many):
         (note,) = run.record["notes"]
         assert "moments of each accumulated batch" in note
+
+
+def test_a_model_that_draws_is_exported(own_model, here):
+    run = tfnet.run(
+        Config(**{**QUICK, "model": f"{own_model}:drawing"}, steps=3)
+    )
+    loaded = tf.saved_model.load(str(run.directory / "saved_model"))
+    image = np.zeros((1, 32, 32, 3), np.uint8)
+    first, again = (
+        loaded.signatures["serving_default"](images=tf.constant(image))
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(first["logits"], again["logits"])
+
+
+def test_own_moments_are_evaluated_as_they_are_exported(own_model, here):
+    run = tfnet.run(
+        Config(
+            **{**QUICK, "model": f"{own_model}:with_norm", "devices": 4},
+            sync_batch_norm=False,
+            steps=20,
+        )
+    )
+    from tfnet.data import open_dataset
+
+    data = open_dataset(
+        "fashion_mnist_10k", data_dir=None, cache_dir=None, image_size=32,
+        dry_run=False, tell=print,
+    )  # fmt: skip
+    images, labels = data.test.take(np.arange(2000))
+    loaded = tf.saved_model.load(str(run.directory / "saved_model"))
+    served = loaded.signatures["serving_default"](images=tf.constant(images))
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+        labels, served["logits"]
+    )
+    assert run.record["test_loss"] == pytest.approx(
+        float(np.mean(losses)), rel=1e-5
+    )
 
 
 def test_layers_that_differ_by_replica_are_told(own_model, here, capsys):
@@ -429,6 +478,19 @@ def clipping(learning_rate):
     return keras.optimizers.SGD(learning_rate, clipnorm=1.0)
 
 
+def fading(learning_rate):
+    rate = keras.optimizers.schedules.CosineDecay(learning_rate, 10)
+    return keras.optimizers.SGD(rate)
+
+
+def slower(learning_rate):
+    return keras.optimizers.SGD(learning_rate / 10)
+
+
+def factor(learning_rate):
+    return keras.optimizers.SGD(learning_rate, loss_scale_factor=1000.0)
+
+
 def scaling(learning_rate):
     return keras.optimizers.LossScaleOptimizer(good(learning_rate))
 
@@ -466,6 +528,9 @@ def test_a_users_own_optimizer_trains(own_optimizer, here):
     [
         ("clipping", "must not set clipnorm.*use --clip_norm"),
         ("scaling", "must not set inner_optimizer.*--precision=float16"),
+        ("factor", "must not set loss_scale_factor"),
+        ("fading", "must have the learning rate that it is called with"),
+        ("slower", "must have the learning rate that it is called with"),
         ("raising", "raised ValueError: not today"),
         ("other", "must return a Keras 3 optimizer; it returned a str"),
         ("missing", "can't be imported"),

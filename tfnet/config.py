@@ -171,7 +171,7 @@ class Config:
         None,
         "Takes learning_rate * weight_decay * weight from every weight in"
         " each step, apart from the gradient. Left unset: what the optimizer"
-        " has by itself (adamw 0.004, others none).",
+        " has by itself (adamw and muon 0.004, others none).",
         kind=float,
         minimum=0,
         example=0.0005,
@@ -243,7 +243,8 @@ class Config:
     ema: float | None = _setting(
         None,
         "Keeps averages of the weights, average = ema * average + (1 - ema) *"
-        " weight after each step, which evaluation and export then use. Left"
+        " weight after each step, which evaluation and export then use; the"
+        " moments of BatchNormalization are averages already. Left"
         " unset: no averages.",
         kind=float,
         above=0,
@@ -391,6 +392,12 @@ class Config:
             raise ConfigError(
                 f"--warmup_steps ({self.warmup_steps}) must be left out with"
                 " --schedule=one_cycle, which rises by itself."
+            )
+        if self.optimizer == "ftrl" and self.weight_decay is not None:
+            raise ConfigError(
+                f"--weight_decay ({self.weight_decay}) is not for"
+                " --optimizer=ftrl, which sets each weight anew from its"
+                " gradients so far; leave it out."
             )
         if is_own and self.weight_decay is not None:
             raise ConfigError(

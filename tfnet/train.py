@@ -172,9 +172,13 @@ def _create_state(
             ema=config.ema,
             scales_loss=config.precision == "float16",
         )
-    if (devices.replicas > 1 or accumulates) and config.model != "net":
+    if config.model == "net":
+        return state, notes
+    # A function that gives the same weights twice is found out here.
+    copy = build()
+    if devices.replicas > 1 or accumulates:
         notes += training.try_in_shares(
-            model, build, synchronise, dataset.image_shape
+            model, copy, synchronise, dataset.image_shape
         )
     return state, notes
 

@@ -8,6 +8,8 @@ from tfnet.errors import ConfigError, one_line
 from tfnet.models import net
 from tfnet.user_code import import_function
 
+_BUILT = "_built_by_tfnet"
+
 
 def build_model(
     name: str, image_shape: tuple[int, int, int], num_classes: int, *, seed: int
@@ -46,7 +48,19 @@ def build_model(
             " where."
         ) from error
     _check(name, model, image_shape, num_classes)
+    _check_is_new(name, model)
     return model
+
+
+def _check_is_new(name: str, model: keras.Model) -> None:
+    """Refuses weights that a function gave before: they may be trained."""
+    if any(hasattr(variable, _BUILT) for variable in model.variables):
+        raise ConfigError(
+            f"--model ({name}) must make its layers anew in each call, inside"
+            " the function; this one gave weights that it gave before."
+        )
+    for variable in model.variables:
+        setattr(variable, _BUILT, True)
 
 
 def _check(name: str, model: Any, image_shape: tuple, num_classes: int) -> None:

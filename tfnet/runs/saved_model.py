@@ -28,6 +28,8 @@ class _Server(tf.Module):
     ) -> None:
         super().__init__()
         self._model = model
+        # Keras hides the state of a layer that draws from what is saved.
+        self._variables = [variable.value for variable in model.variables]
         self._class_names = list(class_names)
         self._size = size
 

@@ -65,19 +65,17 @@ def share_gradients(
         logits = model(inputs, training=True)
         losses = objective.losses(labels, logits)
         examples = tf.cast(share.step_examples, losses.dtype)
-        if share.real is None:
-            own = share.rows
-        else:
+        if share.real is not None:
             # Not a product: a copy's loss may be anything.
             losses = tf.where(share.real, losses, tf.zeros_like(losses))
-            own = tf.math.count_nonzero(share.real, dtype=tf.int32)
         loss = tf.reduce_sum(losses) / examples
+        # What is left in the model are the penalties on its weights. They
+        # count once in all: by this share's part.
+        for penalty in model.losses:
+            share.add_loss(model, penalty)
         target = loss
-        if model.losses:
-            # Regularisation counts once in all: by this share's part.
-            part = tf.cast(own, losses.dtype) / examples
-            penalties = [tf.cast(one, losses.dtype) for one in model.losses]
-            target += part * tf.add_n(penalties)
+        for _, added in share.losses:
+            target += tf.cast(added, target.dtype)
         if state.loss_scale is not None:
             target *= tf.cast(state.loss_scale.scale, target.dtype)
     found = tape.gradient(target, variables)

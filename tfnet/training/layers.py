@@ -63,6 +63,7 @@ def synchronise(
 
 def _synchronise(layer: keras.Layer, batch_statistics: bool) -> str:
     """Changes one layer; returns in what its replicas still differ."""
+    _collect_losses(layer)
     kind = type(layer)
     if kind is keras.layers.BatchNormalization and not layer.renorm:
         _replace_call(
@@ -80,7 +81,10 @@ def _synchronise(layer: keras.Layer, batch_statistics: bool) -> str:
         _replace_call(layer, _gaussian_noise)
     elif _seed_generators(layer):
         if hasattr(layer, "state_size"):
-            drops = layer.dropout or layer.recurrent_dropout
+            drops = any(
+                getattr(layer, name, 0)
+                for name in ("dropout", "recurrent_dropout")
+            )
             return "draws the same on every replica" if drops else ""
         for generator in _seed_generators(layer):
             generator.next = functools.partial(_next_seed, generator)
@@ -145,6 +149,27 @@ def _drops_by_example(layer: keras.layers.Dropout) -> bool:
     return layer.rate > 0 and (shape is None or shape[0] is None)
 
 
+def _collect_losses(layer: keras.Layer) -> None:
+    """Makes a layer add its losses to the share, in a step of training.
+
+    Keras keeps them in the layer, which all replicas have in common: where one
+    waits for the others, as in BatchNormalization, they would take each
+    other's.
+    """
+    original = layer.add_loss
+
+    @functools.wraps(original)
+    def add_loss(loss: Any) -> None:
+        share = current()
+        if share is None:
+            original(loss)
+            return
+        for one in keras.tree.flatten(loss):
+            share.add_loss(layer, tf.convert_to_tensor(one))
+
+    layer.add_loss = add_loss
+
+
 def _replace_call(layer: keras.Layer, step_call: Callable) -> None:
     """Makes a layer do `step_call` in the steps of training."""
     original = layer.call
@@ -171,7 +196,9 @@ def _normalise(
     over_replicas: bool,
 ) -> Any:
     """Normalises as Keras does, with the moments of the examples that count."""
-    if not layer.trainable:
+    if share.keeps_moments:
+        bound.arguments["training"] = False
+    if share.keeps_moments or not layer.trainable:
         return original(*bound.args, **bound.kwargs)
     inputs = bound.arguments["inputs"]
     values = tf.cast(inputs, keras.backend.result_type(inputs.dtype, "float32"))
@@ -241,7 +268,7 @@ def _moments(
         parts = tf.stack([count, mean, tf.stop_gradient(rest), squares])
         row = tf.one_hot(replica_id(), replicas, dtype=values.dtype)
         table = row[:, None, None] * tf.reshape(parts, [4, -1])
-        table = context.all_reduce(tf.distribute.ReduceOp.SUM, table)
+        table = _all_reduce(context, table)
         counts, means, rests, parts = tf.unstack(table, axis=1)
         count = tf.reduce_sum(counts, 0)
         # From the first one's mean: a large mean would swallow differences.
@@ -253,6 +280,17 @@ def _moments(
         tf.reshape(one, [-1]) for one in (count, mean, squares)
     )
     return count, mean, tf.math.divide_no_nan(squares, count)
+
+
+def _all_reduce(context: Any, table: Any) -> Any:
+    try:
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, table)
+    except RuntimeError as error:
+        # TensorFlow's words are about merge_call.
+        raise ValueError(
+            "BatchNormalization inside a loop or a condition can't take the"
+            " moments of all devices; use --nosync_batch_norm"
+        ) from error
 
 
 def _dropout(

@@ -1,5 +1,6 @@
 """From a name, or a user's own function, to a Keras optimizer."""
 
+import math
 from typing import Any
 
 import keras
@@ -55,6 +56,9 @@ def create_optimizer(
         settings["momentum"] = momentum
     if weight_decay is not None:
         settings["weight_decay"] = weight_decay
+    if weight_decay is not None and name == "muon":
+        # Of the weights that it gives to Adam.
+        settings["adam_weight_decay"] = weight_decay
     return _NAMES[name](learning_rate, **settings)
 
 
@@ -80,13 +84,22 @@ def _own(name: str, learning_rate: float) -> keras.optimizers.Optimizer:
         ("gradient_accumulation_steps", "--accumulate_steps"),
         ("use_ema", "--ema"),
         ("inner_optimizer", "--precision=float16"),
+        ("loss_scale_factor", "--precision=float16"),
         ("optimizers", "one of Keras' optimizers"),
     ):
         if getattr(optimizer, attribute, None):
             raise ConfigError(
-                f"--optimizer ({name}) must not set {attribute}, which would"
-                f" act on each replica alone; use {flag}."
+                f"--optimizer ({name}) must not set {attribute}, which tfnet"
+                f" does itself; use {flag}."
             )
+    rate = optimizer.get_config().get("learning_rate")
+    if not isinstance(rate, float | int) or not math.isclose(
+        rate, learning_rate, rel_tol=1e-6
+    ):
+        raise ConfigError(
+            f"--optimizer ({name}) must have the learning rate that it is"
+            " called with; use --learning_rate and --schedule to have another."
+        )
     return optimizer
 
 

@@ -28,7 +28,7 @@ _USUAL_TOLERANCE = 1e-3
 
 def try_in_shares(
     model: keras.Model,
-    build: Callable[[], keras.Model],
+    copy: keras.Model,
     synchronise: Callable[[keras.Model], list[str]],
     image_shape: tuple[int, int, int],
 ) -> list[str]:
@@ -36,7 +36,7 @@ def try_in_shares(
 
     Args:
       model: The model that will be trained; it gives the names.
-      build: Builds it anew; what is tried is thrown away.
+      copy: The same, built once more; it is tried, and can be thrown away.
       synchronise: What is done to its layers for training; says which of
         them are known to differ.
       image_shape: Height, width and channels.
@@ -45,7 +45,6 @@ def try_in_shares(
       A line for each other layer that differs, and in what.
     """
     try:
-        copy = build()
         found = _differences(copy, synchronise, image_shape)
     except Exception as error:
         # Whatever a user's layer does: the training will tell it, or not.
@@ -77,10 +76,6 @@ def _differences(
     """Returns the layers that differ, without those around them."""
     told = {note.partition(" ")[0] for note in synchronise(model)}
     layers = list(all_layers(model))
-    for layer in layers:
-        # Its moments are those of the batch by design.
-        if isinstance(layer, keras.layers.BatchNormalization):
-            layer.trainable = False
     random = np.random.default_rng(0)
     shape = (_EXAMPLES, *image_shape)
     images = random.integers(0, 256, shape, np.uint8)
@@ -109,7 +104,7 @@ def _differences(
 
 @dataclasses.dataclass
 class _Seen:
-    """What a layer was given and gave, in short, and the losses it has."""
+    """What a layer was given and gave, in short, and the losses it added."""
 
     inputs: list[Any] = dataclasses.field(default_factory=list)
     outputs: list[Any] = dataclasses.field(default_factory=list)
@@ -145,14 +140,19 @@ def _try(
             step_position=tf.constant(0, tf.int64),
             step_examples=tf.constant(_EXAMPLES),
             is_whole_step=is_whole_step,
+            # They are those of the batch by design.
+            keeps_moments=True,
         )
         with contextlib.ExitStack() as stack:
             for layer, one in zip(layers, seen, strict=True):
                 stack.enter_context(_watched(layer, one))
             stack.enter_context(working_on(share))
             model(image_rule.scale(images), training=True)
-        for layer, one in zip(layers, seen, strict=True):
-            one.losses += [tf.cast(loss, tf.float64) for loss in layer.losses]
+        of_layer = {
+            id(layer): one for layer, one in zip(layers, seen, strict=True)
+        }
+        for layer, loss in share.losses:
+            of_layer[id(layer)].losses.append(tf.cast(loss, tf.float64))
         return [vars(one) for one in seen]
 
     is_whole_step = len(images) == _EXAMPLES
@@ -218,8 +218,8 @@ def _difference(layer: keras.Layer, whole: _Seen, parts: list[_Seen]) -> str:
             "gives an example other numbers in another batch (it looks over"
             " the batch, or draws random numbers that tfnet does not know of)"
         )
-    mean = sum(part.loss for part in parts) / len(parts)
-    if abs(mean - whole.loss) > tolerance * max(abs(whole.loss), abs(mean)):
+    total = sum(part.loss for part in parts)
+    if abs(total - whole.loss) > tolerance * max(abs(whole.loss), abs(total)):
         return "adds a loss that is no mean over examples"
     return ""
 

@@ -17,6 +17,10 @@ import numpy as np
 import tensorflow as tf
 
 _PHILOX = 1
+_STATELESS = {
+    tf.raw_ops.StatelessRandomUniformV2: tf.random.stateless_uniform,
+    tf.raw_ops.StatelessRandomNormalV2: tf.random.stateless_normal,
+}
 # Numbers that one count of the generator gives.
 _GROUP = 4
 
@@ -42,6 +46,10 @@ class Share:
         and accumulated batches.
       is_whole_step: Whether the share is all of the step: there is one
         replica, and nothing is accumulated.
+      keeps_moments: Whether BatchNormalization uses the moments it has, and
+        leaves them as they are.
+      losses: What layers added to the loss of the step, with the layer: this
+        share's part of it, in order.
     """
 
     seed: int
@@ -52,15 +60,33 @@ class Share:
     step_position: Any
     step_examples: Any
     is_whole_step: bool
+    keeps_moments: bool = False
+    losses: list[tuple[Any, Any]] = dataclasses.field(default_factory=list)
     _draws: int = 0
+    _acts_as_whole: bool = False
 
     def uniform(self, *shape: Any) -> tf.Tensor:
-        """Draws from [0, 1): float32 of `shape`, whose first axis is rows."""
+        """Draws from [0, 1): float32 of `shape`.
+
+        The first axis is rows, or so many for each of them; one of known
+        length is another, and what is drawn is the same on all replicas.
+        """
         return self._draw(tf.raw_ops.StatelessRandomUniformV2, shape)
 
     def normal(self, *shape: Any) -> tf.Tensor:
-        """Draws from N(0, 1): float32 of `shape`, whose first axis is rows."""
+        """Draws from N(0, 1): float32 of `shape`, as `uniform` does."""
         return self._draw(tf.raw_ops.StatelessRandomNormalV2, shape)
+
+    def add_loss(self, layer: Any, loss: Any) -> None:
+        """Adds a layer's loss, a mean over what the layer was given."""
+        if not self._acts_as_whole:
+            own = self.rows
+            if self.real is not None:
+                own = tf.math.count_nonzero(self.real, dtype=tf.int32)
+            loss *= tf.cast(own, loss.dtype) / tf.cast(
+                self.step_examples, loss.dtype
+            )
+        self.losses.append((layer, loss))
 
     def step_seed(self) -> tf.Tensor:
         """Draws a seed that all replicas share in this step: int32 [2]."""
@@ -83,12 +109,18 @@ class Share:
         self.position = self.step_position
         self.rows = before + self.rows + after
         self.real = tf.pad(real, [[before, after]])
-        self.is_whole_step = True
+        self.is_whole_step = self._acts_as_whole = True
         yield before, after
-        for field in ("position", "rows", "real", "is_whole_step"):
+        for field in (
+            "position", "rows", "real", "is_whole_step", "_acts_as_whole"
+        ):  # fmt: skip
             setattr(self, field, getattr(kept, field))
 
     def _draw(self, operation: Any, shape: tuple) -> tf.Tensor:
+        known = tf.get_static_value(self.rows)
+        if isinstance(shape[0], int) and (known is None or shape[0] % known):
+            # Not the rows of the batch: the same for all of the step.
+            return _STATELESS[operation](shape, self.step_seed())
         rows, *row_shape = (tf.cast(size, tf.int64) for size in shape)
         # An example begins at a count of its own, so that a part of the
         # examples can be drawn alone.

@@ -73,7 +73,13 @@ class TrainState:
 
     @contextlib.contextmanager
     def averages_in_use(self) -> Iterator[None]:
-        """Gives the model its averaged weights; takes them back at the end."""
+        """Gives the model its averaged weights; takes them back at the end.
+
+        Moments that each replica takes for itself become those of the first,
+        which are the ones that are exported.
+        """
+        for variable in self.model.non_trainable_variables:
+            variable.assign(variable.numpy())
         weights = [v.value for v in self.model.trainable_variables]
         kept = [weight.numpy() for weight in weights[: len(self.averages)]]
         for weight, average in zip(weights, self.averages, strict=False):

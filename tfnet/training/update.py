@@ -38,8 +38,22 @@ class Clipping:
                 for gradient in gradients
             ]
         if self.norm is not None:
-            gradients, _ = tf.clip_by_global_norm(gradients, self.norm)
+            norm = _global_norm(gradients)
+            gradients = [
+                tf.clip_by_global_norm(
+                    [gradient], self.norm, tf.cast(norm, gradient.dtype)
+                )[0][0]
+                for gradient in gradients
+            ]
         return gradients
+
+
+def _global_norm(gradients: list[Any]) -> Any:
+    """Returns the norm of all of them, in the widest of their dtypes."""
+    by_size = sorted((one.dtype for one in gradients), key=lambda d: d.size)
+    return tf.linalg.global_norm(
+        [tf.cast(gradient, by_size[-1]) for gradient in gradients]
+    )
 
 
 def update(
@@ -72,7 +86,8 @@ def update(
         )
         if scale is None:
             return clipping(summed), tf.constant(True)
-        unscaled = [one / tf.cast(scale.scale, one.dtype) for one in summed]
+        # The scale itself may be more than float16 holds.
+        unscaled = [_divide(one, scale.scale) for one in summed]
         finite = [tf.reduce_all(tf.math.is_finite(one)) for one in unscaled]
         return clipping(unscaled), tf.reduce_all(finite)
 
@@ -102,6 +117,12 @@ def update(
             lambda: take(apply),
             lambda: take(scale.step_left_out),
         )
+
+
+def _divide(gradient: Any, scale: Any) -> Any:
+    wide = tf.float64 if gradient.dtype == tf.float64 else tf.float32
+    quotient = tf.cast(gradient, wide) / tf.cast(scale, wide)
+    return tf.cast(quotient, gradient.dtype)
 
 
 def _sum_over_replicas(gradients: list[Any], shapes: list[Any]) -> list[Any]:
