@@ -611,7 +611,7 @@ def random_case(seed, most_replicas):
             norm=one_of(None, 0.1), value=one_of(None, 0.05)
         ),
     }
-    penalty = one_of(None, keras.regularizers.L2(0.25))
+    penalty = one_of(None, keras.regularizers.L2(0.01))
     middle.insert(
         0,
         lambda: layers.Dense(4, use_bias=False, activity_regularizer=penalty),
