@@ -94,7 +94,7 @@ def train(
             state = training.TrainState(
                 model, make(rate), ema=ema, scales_loss=precision == "float16"
             )
-        function = training.create_train_function(
+        function = training.TrainFunction(
             strategy,
             state,
             examples.image_shape,
@@ -118,7 +118,7 @@ def train(
                 batches=batches,
                 replicas=strategy.num_replicas_in_sync,
                 steps=total - epoch * per_epoch,
-                stop_at=block or 1000,
+                until_stop=lambda step: block or 1000,
                 learning_rate=schedule
                 or training.Schedule(
                     kind="constant", rate=rate, total_steps=total

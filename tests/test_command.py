@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from tfnet.runs import checkpoints
 
 QUICK = (
     "--dataset=fashion_mnist_10k",
@@ -57,6 +60,7 @@ def test_the_main_command_from_an_empty_directory(offline):
     assert "Finished Training" in lines
     (run,) = (offline / "runs").iterdir()
     assert sorted(path.name for path in run.iterdir()) == [
+        "checkpoints",
         "config.flags",
         "confusion.csv",
         "metrics.csv",
@@ -126,7 +130,7 @@ def test_a_directory_with_a_run_is_left_as_it_was(tmp_path):
     run = tmp_path / "r"
     run.mkdir()
     (run / "run.json").write_text("{}")
-    done = train(*QUICK, "--run_dir=r", cwd=tmp_path)
+    done = train(*QUICK, "--run_dir=r", "--resume=never", cwd=tmp_path)
     assert done.returncode == 2
     assert "--run_dir (r) holds a run already" in done.stderr
     assert [path.name for path in run.iterdir()] == ["run.json"]
@@ -165,15 +169,68 @@ def test_a_signal_stops_cleanly(number, code, tmp_path):
     assert process.returncode == code
     assert errors.count("\n") == 1
     assert signal.Signals(number).name in errors
+    assert f"--run_dir={tmp_path / 'r'} goes on with it" in errors
     record = json.loads((tmp_path / "r" / "run.json").read_text())
     assert signal.Signals(number).name in record["exit_reason"]
-    # What was trained is there, and so is the way to it.
-    assert (tmp_path / "r" / "saved_model" / "saved_model.pb").is_file()
+    # What was trained is there.
+    found = checkpoints.newest(tmp_path / "r" / "checkpoints")
+    assert found.name == f"step-{record['steps']:08d}"
+    assert found.passed_over == ()
+    assert sorted(one.name for one in (tmp_path / "r").iterdir()) == [
+        "checkpoints", "config.flags", "metrics.csv", "run.json"
+    ]  # fmt: skip
 
 
-def test_ctrl_c_during_start_up_is_no_traceback(tmp_path):
+def test_a_second_signal_ends_at_once_and_the_files_are_good(tmp_path):
     with subprocess.Popen(
-        command(*QUICK, "--epochs=10000"),
+        command(*QUICK, "--epochs=10000", "--log_every=5", "--run_dir=r",
+                "--checkpoint_every=5"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    ) as process:  # fmt: skip
+        wait_for(process, "[1,    20]")
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert errors.count("\n") == 1
+    found = checkpoints.newest(tmp_path / "r" / "checkpoints")
+    assert found.checkpoint is not None
+    assert found.passed_over == ()
+
+
+def test_usr1_saves_and_goes_on(tmp_path):
+    with subprocess.Popen(
+        command(*QUICK, "--epochs=10000", "--log_every=5", "--run_dir=r"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    ) as process:
+        wait_for(process, "[1,    10]")
+        folder = tmp_path / "r" / "checkpoints"
+        assert checkpoints.newest(folder).name == "step-00000000"
+        process.send_signal(signal.SIGUSR1)
+        deadline = time.monotonic() + 60
+        while checkpoints.newest(folder).name == "step-00000000":
+            assert time.monotonic() < deadline
+            wait_for(process, "[1,")
+        second = train(*QUICK, "--run_dir=r", cwd=tmp_path)
+        assert second.returncode == 2
+        assert f"in use by process {process.pid} on " in second.stderr
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 143
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
+def test_a_signal_during_start_up_is_one_line(number, code, tmp_path):
+    with subprocess.Popen(
+        command(*QUICK, "--epochs=10000", "--run_dir=r"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -181,10 +238,14 @@ def test_ctrl_c_during_start_up_is_no_traceback(tmp_path):
     ) as process:
         # TensorFlow alone takes longer than this to import.
         time.sleep(1.0)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, errors = process.communicate(timeout=120)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert "Traceback" not in errors
+    assert errors.count("\n") == 1
+    # The same command begins there.
+    done = train(*QUICK, "--run_dir=r", "--steps=3", "--noexport", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_reader_that_leaves_ends_the_run_quietly(tmp_path):
@@ -234,32 +295,99 @@ def small_disk(path, size):
 
 
 @pytest.mark.parametrize(
-    ("size", "what"),
+    ("size", "flags", "code", "what", "left"),
     [
         # Pages of 4 KiB: config.flags, run.json, metrics.csv and no more.
-        ("20k", "metrics.csv|saved_model"),
-        ("200k", "saved_model"),
+        ("20k", ["--keep_checkpoints=0"], 1, "metrics.csv .No space", set()),
+        ("200k", ["--keep_checkpoints=0"], 1, "saved_model .No space", set()),
+        # Not even the first checkpoint: known before the training.
+        ("200k", [], 2, "can't hold a checkpoint: No space", {"checkpoints"}),
+        # One checkpoint of half a megabyte, and no second one.
+        ("900k", [], 1, "the last checkpoint .No space", {"checkpoints"}),
     ],
 )
-def test_a_full_disk_is_one_line_and_loses_nothing(size, what, tmp_path):
+def test_a_full_disk_is_one_line_and_loses_nothing(
+    size, flags, code, what, left, tmp_path
+):
     disk = tmp_path / "disk"
     small_disk(disk, size)
     try:
         (disk / "mine").write_text("precious")
-        done = train(*QUICK, "--run_dir=disk/r", "--log_every=1", cwd=tmp_path)
-        assert done.returncode == 1, done.stderr
+        done = train(
+            *QUICK, "--run_dir=disk/r", "--log_every=1", "--epochs=1", *flags,
+            cwd=tmp_path,
+        )  # fmt: skip
+        assert done.returncode == code, done.stderr
         assert done.stderr.count("\n") == 1
         assert re.search(what, done.stderr)
-        assert "make room" in done.stderr
+        assert "ake room" in done.stderr
         assert (disk / "mine").read_text() == "precious"
         names = {path.name for path in (disk / "r").iterdir()}
         assert names - {"confusion.csv"} == {
-            "config.flags",
-            "metrics.csv",
-            "run.json",
-        }
+            "config.flags", "metrics.csv", "run.json", *left
+        }  # fmt: skip
+        rows = (disk / "r" / "metrics.csv").read_text()
+        assert rows.endswith("\n")
+        if size == "900k":
+            assert "warning: the checkpoint step-00000250 can't" in done.stdout
+            found = checkpoints.newest(disk / "r" / "checkpoints")
+            assert found.name == "step-00000000"
+            # With room, the same command goes on and ends well.
+            subprocess.run(
+                ["mount", "-o", "remount,size=20m", str(disk)], check=True
+            )
+            again = train(
+                *QUICK, "--run_dir=disk/r", "--epochs=1", cwd=tmp_path
+            )
+            assert again.returncode == 0, again.stderr
+            assert (disk / "r" / "saved_model").is_dir()
     finally:
         subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_directory_that_turns_read_only_ends_with_1(tmp_path):
+    disk = tmp_path / "disk"
+    small_disk(disk, "20m")
+    try:
+        with subprocess.Popen(
+            command(*QUICK, "--epochs=3", "--log_every=5", "--run_dir=disk/r"),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            cwd=tmp_path,
+        ) as process:  # fmt: skip
+            wait_for(process, "[1,    10]")
+            subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+            out, errors = process.communicate(timeout=120)
+        assert process.returncode == 1
+        assert "Finished Training" in out
+        assert "warning: the checkpoint step-" in out
+        assert errors.count("\n") == 1
+        for what in ("metrics.csv", "the last checkpoint", "saved_model"):
+            assert what in errors
+        found = checkpoints.newest(disk / "r" / "checkpoints")
+        assert found.checkpoint is not None
+        done = train(*QUICK, "--run_dir=disk/r", cwd=tmp_path)
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_directory_that_is_removed_is_not_made_again(tmp_path):
+    with subprocess.Popen(
+        command(*QUICK, "--epochs=3", "--log_every=5", "--run_dir=r"),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=tmp_path,
+    ) as process:  # fmt: skip
+        wait_for(process, "[1,    10]")
+        shutil.rmtree(tmp_path / "r")
+        out, errors = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "Finished Training" in out
+    assert "test accuracy" in out
+    assert errors.count("\n") == 1
+    for what in ("metrics.csv", "the last checkpoint", "saved_model"):
+        assert what in errors
+    assert not (tmp_path / "r").exists()
 
 
 def test_a_terminal_gets_a_progress_bar(tmp_path):

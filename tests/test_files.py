@@ -67,7 +67,7 @@ def test_a_directory_that_fails_changes_nothing(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["made"]
 
 
-@pytest.mark.parametrize("call", ["fsync", "chmod", "replace"])
+@pytest.mark.parametrize("call", ["fsync", "replace"])
 @pytest.mark.parametrize("old", ["old", None])
 @pytest.mark.parametrize(
     "error", [OSError(5, "I/O error"), KeyboardInterrupt()]
@@ -241,3 +241,46 @@ def test_nothing_left_when_the_first_rename_fails(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="I/O error"), files.new_directory(path):
         pass
     assert [one.name for one in path.parent.iterdir()] == ["made"]
+
+
+def test_what_a_killed_process_left_goes_at_the_next_writing(tmp_path):
+    path = tmp_path / "made[1]"
+    with files.new_directory(path) as aside:
+        (aside / "file").write_text("old")
+    left = [".made[1]-0a1b2c3d.aside", ".other-0a1b2c3d.aside"]
+    for name in left:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "part").write_text("x")
+    (tmp_path / ".note.txt").write_text("mine")
+    (tmp_path / ".mine-aside").write_text("mine")
+    files.write_text(tmp_path / "b.txt", "x")
+    assert sorted(one.name for one in tmp_path.iterdir()) == [
+        ".mine-aside", ".note.txt", "b.txt", "made[1]"
+    ]  # fmt: skip
+
+
+def test_what_is_being_written_is_no_leftover(tmp_path):
+    with files.new_directory(tmp_path / "slow") as aside:
+        (aside / "part").write_text("x")
+        files.write_text(tmp_path / "b.txt", "x")
+        with files.new_directory(tmp_path / "quick"):
+            pass
+        assert (aside / "part").exists()
+    assert (tmp_path / "slow" / "part").exists()
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_replacement_that_was_killed_half_way_is_mended(is_there, tmp_path):
+    path = tmp_path / "made"
+    replaced = tmp_path / ".made-0a1b2c3d.replaced"
+    replaced.mkdir()
+    (replaced / "old").write_text("old")
+    if is_there:
+        path.mkdir()
+        (path / "new").write_text("new")
+    with pytest.raises(KeyError), files.new_directory(path):
+        raise KeyError
+    assert [one.name for one in tmp_path.iterdir()] == ["made"]
+    assert [one.name for one in path.iterdir()] == [
+        "new" if is_there else "old"
+    ]

@@ -99,7 +99,7 @@ def test_200_steps_of_the_recipe_are_pytorchs(golden, sample, strategy_of):
         )
         state = training.TrainState(model, optimizer)
     from_state_dict(model, state_of(golden, "initial"))
-    train = training.create_train_function(
+    train = training.TrainFunction(
         strategy, state, (32, 32, 3), training.StepRule(seed=0)
     )
     (block,) = blocks(

@@ -2,9 +2,12 @@
 
 import csv
 import datetime
+import itertools
 import json
 import os
+import shutil
 import signal
+import socket
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ import pytest
 import tfnet
 from tfnet.runs import directory as run_directory
 from tfnet.runs.log import Log
+from tfnet.runs.metrics import METRICS, Metrics
 from tfnet.runs.record import recorded
 from tfnet.runs.screen import Screen
 from tfnet.runs.signals import StopSignals
@@ -48,10 +52,14 @@ def block(first_step, losses, correct, examples, rate=0.5):
     )
 
 
+def taken(path, resume="auto"):
+    return run_directory.take_run_directory(str(path), resume=resume)
+
+
 def test_the_default_directory_is_named_after_the_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    first = run_directory.create_run_directory(None, "mnist-net", NOW)
-    second = run_directory.create_run_directory(None, "mnist-net", NOW)
+    first = run_directory.make_run_directory("mnist-net", NOW)
+    second = run_directory.make_run_directory("mnist-net", NOW)
     runs = tmp_path / "runs"
     assert first.path == runs / "mnist-net-20260102-030405"
     assert second.path == runs / "mnist-net-20260102-030405-2"
@@ -59,46 +67,65 @@ def test_the_default_directory_is_named_after_the_run(tmp_path, monkeypatch):
 
 def test_a_new_or_empty_directory_is_taken(tmp_path):
     (tmp_path / "empty").mkdir()
-    for name in ("empty", "new/deep"):
-        place = tmp_path / name
-        run_directory.check_run_dir(str(place))
-        made = run_directory.create_run_directory(str(place), "x", NOW)
-        assert made.path == place
+    # What a process leaves that was killed at once.
+    (tmp_path / "left").mkdir()
+    (tmp_path / "left" / ".lock").write_text("{}")
+    (tmp_path / "left" / ".run.json-0a1b2c3d.aside").write_text("")
+    for name in ("empty", "new/deep", "left"):
+        for resume in ("auto", "never"):
+            made = taken(tmp_path / name, resume)
+            assert made.path == tmp_path / name
+            made.release()
 
 
-def test_a_directory_that_holds_something_is_left_alone(tmp_path):
-    for name, what in (("run.json", "a run"), ("thesis.tex", "files")):
-        place = tmp_path / name.partition(".")[0]
-        place.mkdir()
-        (place / name).write_text("precious")
-        for refuse in (
-            lambda place=place: run_directory.check_run_dir(str(place)),
-            lambda place=place: run_directory.create_run_directory(
-                str(place), "x", NOW
-            ),
-        ):
-            with pytest.raises(tfnet.ConfigError, match=f"holds {what}"):
-                refuse()
-        assert [path.name for path in place.iterdir()] == [name]
-        assert (place / name).read_text() == "precious"
+def test_a_directory_that_holds_files_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("precious")
+    for resume in ("auto", "never"):
+        with pytest.raises(tfnet.ConfigError, match="holds files") as caught:
+            taken(tmp_path, resume)
+        assert f"--run_dir ({tmp_path})" in str(caught.value)
+    assert [one.name for one in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_directory_that_holds_a_run_is_for_going_on(tmp_path):
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(tfnet.ConfigError, match="--resume is never"):
+        taken(tmp_path, "never")
+    for resume in ("auto", "must"):
+        taken(tmp_path, resume).release()
+    for name in ("empty", "missing"):
+        with pytest.raises(tfnet.ConfigError, match="--resume=auto"):
+            taken(tmp_path / name, "must")
+        assert not (tmp_path / name).exists()
 
 
 def test_a_file_in_the_way_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     for name in ("file", "file/below"):
         with pytest.raises(tfnet.ConfigError, match="--run_dir"):
-            run_directory.check_run_dir(str(tmp_path / name))
-        with pytest.raises(tfnet.ConfigError, match="--run_dir"):
-            run_directory.create_run_directory(str(tmp_path / name), "x", NOW)
+            taken(tmp_path / name)
+
+
+def test_a_directory_has_one_process_at_a_time(tmp_path):
+    first = taken(tmp_path)
+    with pytest.raises(tfnet.ConfigError, match="is in use by") as caught:
+        taken(tmp_path)
+    assert f"process {os.getpid()} on {socket.gethostname()}" in str(
+        caught.value
+    )
+    first.release()
+    first.release()
+    assert list(tmp_path.iterdir()) == []
+    # What a dead process left names nobody.
+    (tmp_path / ".lock").write_text('{"pid": 1, "host": "elsewhere"}')
+    taken(tmp_path).release()
 
 
 def test_a_write_that_fails_names_the_file_and_the_way_out(tmp_path):
-    made = run_directory.create_run_directory(str(tmp_path / "r"), "x", NOW)
-    for path in made.path.iterdir():
-        path.unlink()
-    made.path.rmdir()
+    made = taken(tmp_path / "r")
+    shutil.rmtree(made.path)
     for write in (
-        lambda: made.log(step=1),
+        lambda: made.open_metrics(None),
         lambda: made.write_record({}),
         lambda: made.write_config(""),
     ):
@@ -107,7 +134,7 @@ def test_a_write_that_fails_names_the_file_and_the_way_out(tmp_path):
 
 
 def test_the_confusion_matrix_is_a_table_with_names(tmp_path):
-    made = run_directory.create_run_directory(str(tmp_path / "r"), "x", NOW)
+    made = taken(tmp_path / "r")
     made.write_confusion(["cat", "dog, big"], np.array([[3, 1], [0, 2]]))
     with open(made.path / "confusion.csv", newline="") as file:
         assert list(csv.reader(file)) == [
@@ -128,10 +155,11 @@ def test_steps_that_are_skipped_are_told_and_end_a_run_in_vain():
 
 
 def test_the_log_is_the_seeds_line_and_a_row(tmp_path):
-    made = run_directory.create_run_directory(str(tmp_path / "r"), "x", NOW)
+    made = taken(tmp_path / "r")
     time = [10.0]
     screen = Lines()
-    log = Log(screen, made, log_every=4, clock=lambda: time[0])
+    metrics = made.open_metrics(None)
+    log = Log(screen, metrics, log_every=4, clock=lambda: time[0])
     log.begin_epoch()
     time[0] += 2
     log.block(0, block(0, [1.0, 2.0, 3.0], [1, 0, 2], 12))
@@ -205,9 +233,7 @@ def test_a_test_loss_that_is_not_finite_is_no_result():
 
 def test_the_record_says_how_a_run_ended(tmp_path):
     def record_of(name, error):
-        made = run_directory.create_run_directory(
-            str(tmp_path / name), "x", NOW
-        )
+        made = taken(tmp_path / name)
         record = {"steps": 3}
         seen = []
 
@@ -241,13 +267,101 @@ def test_the_record_says_how_a_run_ended(tmp_path):
 def test_the_first_signal_asks_and_the_second_ends():
     before = signal.getsignal(signal.SIGTERM)
     with StopSignals() as stop:
-        assert stop.received is None
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert stop.received == signal.SIGTERM
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
+        with stop.finishing():
+            assert stop.received is None
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert stop.received == signal.SIGTERM
+            with pytest.raises(tfnet.Interrupted, match="at once") as caught:
+                os.kill(os.getpid(), signal.SIGINT)
+        assert caught.value.exit_code == 130
         assert stop.received == signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_where_nothing_is_lost_the_first_signal_ends():
+    with StopSignals() as stop:
+        with pytest.raises(tfnet.Interrupted, match="SIGTERM") as caught:
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert caught.value.exit_code == 143
+        assert not stop.save_asked
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert stop.save_asked
+
+
+def numbers(state):
+    return {key: value for key, value in state.items() if key != "seconds"}
+
+
+def test_the_log_goes_on_from_its_state(tmp_path):
+    """Stopped in mid window, and with blocks of other sizes."""
+    losses = np.random.default_rng(0).random(11)
+
+    def trained(cuts, *, stop=None):
+        screen = Lines()
+        log = Log(screen, None, log_every=4, clock=lambda: 0.0)
+        log.begin_epoch()
+        for begin, end in itertools.pairwise(cuts):
+            log.block(
+                0, block(begin, losses[begin:end], [1] * (end - begin), 8)
+            )
+            if end == stop:
+                state = json.loads(json.dumps(log.state()))
+                log = Log(screen, None, log_every=4, clock=lambda: 9.0)
+                log.restore(state)
+        log.end_epoch(0)
+        return log.state()["epoch"]["_loss"], screen.lines
+
+    whole, lines = trained([0, 4, 8, 11])
+    for cuts, stop in (
+        ([0, 1, 2, 3, 4, 6, 8, 11], 6), ([0, 3, 4, 5, 8, 9, 10, 11], 3)
+    ):  # fmt: skip
+        again, again_lines = trained(cuts, stop=stop)
+        assert again == whole
+        assert [line.partition(" images")[0] for line in again_lines[:2]] == [
+            line.partition(" images")[0] for line in lines[:2]
+        ]
+
+
+def test_rows_that_came_later_are_taken_away(tmp_path):
+    path = tmp_path / "metrics.csv"
+    metrics = Metrics(path)
+    metrics.add(step=1, loss=0.5)
+    position = json.loads(json.dumps(metrics.position))
+    metrics.add(step=2, loss=0.25)
+    again = Metrics(path, position)
+    assert again.is_whole
+    again.add(step=2, loss=0.125)
+    assert [(row["step"], row["loss"]) for row in rows(tmp_path)] == [
+        ("1", "0.5"),
+        ("2", "0.125"),
+    ]
+    # A file that has lost rows, or is lost, goes on with what there is.
+    path.write_text(",".join(METRICS) + "\n")
+    assert not Metrics(path, position).is_whole
+    path.unlink()
+    lost = Metrics(path, position)
+    assert not lost.is_whole
+    lost.add(step=3)
+    assert [row["step"] for row in rows(tmp_path)] == ["3"]
+
+
+def test_rows_that_cannot_be_written_wait(tmp_path):
+    path = tmp_path / "metrics.csv"
+    metrics = Metrics(path)
+    metrics.add(step=1)
+    path.rename(tmp_path / "away")
+    metrics.add(step=2)
+    assert isinstance(metrics.failure, FileNotFoundError)
+    assert not path.exists()
+    position = metrics.position
+    (tmp_path / "away").rename(path)
+    metrics.add(step=3)
+    assert metrics.failure is None
+    assert [row["step"] for row in rows(tmp_path)] == ["1", "2", "3"]
+    # What waited when a checkpoint was saved is not lost either.
+    again = Metrics(path, position)
+    again.write()
+    assert [row["step"] for row in rows(tmp_path)] == ["1", "2"]
 
 
 def test_exit_codes_of_errors():
@@ -275,6 +389,8 @@ def test_summary_shows_what_the_record_holds(tmp_path):
         "batch_size": 5,
         "shares": [3, 2],
         "parameters": 62006,
+        "resumed": [{"step": 1234}],
+        "total_steps": 5678,
         "notes": ["no test images", "another"],
         "settings": {
             "model": "net",
@@ -297,8 +413,9 @@ def test_summary_shows_what_the_record_holds(tmp_path):
         "net, 62,006 parameters, in float16",
         "note     another",
         str(tmp_path),
+        "goes on after step 1,234 of 5,678",
     ):
-        assert part in text
+        assert part in " ".join(text.split()) or part in text
     (tmp_path / "run.json").write_text("{}")
     record |= {
         "test_loss": 0.5,

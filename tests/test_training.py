@@ -32,7 +32,7 @@ def train_block(strategy, model, optimizer, block, rate, **rule):
     """Trains on one block; returns losses, hits and the state."""
     with strategy.scope():
         state = training.TrainState(model, optimizer, ema=rule.pop("ema", None))
-    function = training.create_train_function(
+    function = training.TrainFunction(
         strategy,
         state,
         block.images[0].shape[3:],
@@ -308,7 +308,7 @@ def test_blocks_end_where_the_caller_acts(make_examples):
             epoch=0,
             batch_size=1,
             replicas=1,
-            stop_at=25,
+            until_stop=lambda step: 25 - step % 25,
             learning_rate=np.zeros_like,
             steps=80,
         )
@@ -335,7 +335,7 @@ def test_blocks_grow_until_they_take_the_time_they_should(make_examples):
         epoch=0,
         batch_size=10,
         replicas=1,
-        stop_at=1000,
+        until_stop=lambda step: 1000,
         learning_rate=np.zeros_like,
         clock=lambda: now[0],
     ):

@@ -7,7 +7,7 @@ Owns what a valid setting is. Does not know the command line (see
 import dataclasses
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfnet.errors import ConfigError
@@ -28,6 +28,7 @@ OPTIMIZERS = (
     "rmsprop",
 )
 PRECISIONS = ("float32", "bfloat16", "float16", "float64")
+RESUMES = ("auto", "must", "never")
 SCHEDULES = ("constant", "step", "cosine", "one_cycle")
 # What arrays of examples and of steps are counted in.
 _MOST = 2**31 - 1
@@ -45,8 +46,12 @@ def _setting(
     below: float | None = None,
     choices: tuple[str, ...] = (),
     example: Any = None,
+    may_change: bool = False,
 ) -> Any:
-    """Describes one field of `Config`; the bounds are part of its rule."""
+    """Describes one field of `Config`; the bounds are part of its rule.
+
+    A setting that `may_change` can be another when a run goes on.
+    """
     rule = {
         "kind": kind,
         "minimum": minimum,
@@ -57,7 +62,8 @@ def _setting(
         "example": default if example is None else example,
     }
     return dataclasses.field(
-        default=default, metadata={"help": help, "rule": rule}
+        default=default,
+        metadata={"help": help, "rule": rule, "may_change": may_change},
     )
 
 
@@ -84,6 +90,7 @@ class Config:
         " be downloaded, else the bundled sample.",
         kind=str,
         example="cifar10",
+        may_change=True,
     )
     data_dir: str | None = _setting(
         None,
@@ -91,6 +98,7 @@ class Config:
         " are downloaded to. Left unset: their usual places.",
         kind=str,
         example="~/data",
+        may_change=True,
     )
     cache_dir: str | None = _setting(
         None,
@@ -99,6 +107,7 @@ class Config:
         " ~/.cache/tfnet.",
         kind=str,
         example="/var/tmp/tfnet",
+        may_change=True,
     )
     image_size: int = _setting(
         32,
@@ -121,6 +130,7 @@ class Config:
         kind=int,
         minimum=1,
         maximum=_MOST,
+        may_change=True,
     )
     steps: int | None = _setting(
         None,
@@ -130,6 +140,7 @@ class Config:
         minimum=1,
         maximum=_MOST,
         example=1000,
+        may_change=True,
     )
     batch_size: int = _setting(
         4,
@@ -284,6 +295,7 @@ class Config:
         " machine. On a CPU its cost is within the noise (0.92 to 1.04 of the"
         " images/s without it); GPUs lose their fastest kernels.",
         kind=bool,
+        may_change=True,
     )
     seed: int = _setting(
         0,
@@ -300,6 +312,7 @@ class Config:
         kind=int,
         minimum=1,
         example=2,
+        may_change=True,
     )
     logical_devices: int = _setting(
         1,
@@ -308,11 +321,13 @@ class Config:
         kind=int,
         minimum=1,
         maximum=64,
+        may_change=True,
     )
     memory_growth: bool = _setting(
         True,
         "Take GPU memory as it is needed, instead of all of it at the start.",
         kind=bool,
+        may_change=True,
     )
     threads: int | None = _setting(
         None,
@@ -322,6 +337,7 @@ class Config:
         minimum=1,
         maximum=1024,
         example=1,
+        may_change=True,
     )
     log_every: int = _setting(
         2000,
@@ -330,6 +346,7 @@ class Config:
         kind=int,
         minimum=1,
         maximum=_MOST,
+        may_change=True,
     )
     eval_every: int = _setting(
         1,
@@ -338,21 +355,61 @@ class Config:
         kind=int,
         minimum=0,
         maximum=_MOST,
+        may_change=True,
     )
     export: bool = _setting(
-        True, "Leave a SavedModel in the run directory.", kind=bool
+        True,
+        "Leave a SavedModel in the run directory.",
+        kind=bool,
+        may_change=True,
+    )
+    checkpoint_every: str = _setting(
+        "60s",
+        "Save a checkpoint every so many steps (100) or seconds (60s), and"
+        " always at the end of an epoch; 0: only there. It is written while"
+        " the training goes on.",
+        kind=str,
+        may_change=True,
+    )
+    keep_checkpoints: int = _setting(
+        3,
+        "How many of the newest checkpoints to keep, apart from the one that"
+        " was best on the test data; 0: save none.",
+        kind=int,
+        minimum=0,
+        maximum=_MOST,
+        may_change=True,
+    )
+    resume: str = _setting(
+        "auto",
+        "What to do with a run that --run_dir holds: auto (go on with it, or"
+        " begin where there is none), must (go on), never (refuse).",
+        kind=str,
+        choices=RESUMES,
+        may_change=True,
+    )
+    on_nan: str = _setting(
+        "stop",
+        "What to do when the loss or a weight is not finite: stop, or rewind"
+        " (back to the last checkpoint, and on behind the step in question;"
+        " three times at most).",
+        kind=str,
+        choices=("stop", "rewind"),
+        may_change=True,
     )
     run_dir: str | None = _setting(
         None,
-        "The directory that the run makes and fills. Left unset:"
-        " runs/<dataset>-<model>-<date>-<time>.",
+        "The directory that the run makes and fills, or where it goes on."
+        " Left unset: runs/<dataset>-<model>-<date>-<time>.",
         kind=str,
         example="runs/first",
+        may_change=True,
     )
     dry_run: bool = _setting(
         False,
         "Try a few steps of everything on a few examples, and write nothing.",
         kind=bool,
+        may_change=True,
     )
     verbosity: int = _setting(
         0,
@@ -361,6 +418,7 @@ class Config:
         minimum=0,
         maximum=1,
         example=1,
+        may_change=True,
     )
 
     def __post_init__(self) -> None:
@@ -383,6 +441,17 @@ class Config:
             raise ConfigError(
                 f"--crop ({self.crop}) must be below --image_size"
                 f" ({self.image_size}); for example --crop=4."
+            )
+        checkpoint_interval(self.checkpoint_every)
+        if self.resume == "must" and self.run_dir is None:
+            raise ConfigError(
+                "--resume (must) needs --run_dir, the directory of the run to"
+                " go on with."
+            )
+        if self.on_nan == "rewind" and not self.keep_checkpoints:
+            raise ConfigError(
+                "--on_nan (rewind) needs checkpoints to go back to; use"
+                " --keep_checkpoints=1 or more."
             )
         is_own = self.optimizer not in OPTIMIZERS
         self._only_with("momentum", "optimizer", "sgd")
@@ -444,6 +513,25 @@ def wrong_value(name: str, value: Any) -> ConfigError:
         f"--{name} ({shown}) must be {rule_text(field)};"
         f" for example {_example(field)}."
     )
+
+
+def changed_settings(config: Config, before: Mapping[str, Any]) -> list[str]:
+    """Names the settings that differ and may not, where a run goes on.
+
+    Args:
+      config: The settings now.
+      before: Those of the run, by name; what it lacks was at its default.
+
+    Returns:
+      For each, in flag spelling, what it was and is.
+    """
+    changed = []
+    for field in dataclasses.fields(config):
+        was = before.get(field.name, field.default)
+        now = getattr(config, field.name)
+        if was != now and not field.metadata["may_change"]:
+            changed.append(f"--{field.name} was {was} and is {now}")
+    return changed
 
 
 def rule_text(field: dataclasses.Field) -> str:
@@ -534,6 +622,23 @@ def _check_class_weights(text: str | None) -> None:
             " to 1e30, one a class, not all 0, with commas between; for example"
             " --class_weights=1,2.5."
         )
+
+
+def checkpoint_interval(text: str) -> tuple[int | None, float | None]:
+    """Returns the steps, or the seconds, in --checkpoint_every.
+
+    Raises:
+      ConfigError: It is neither.
+    """
+    match = re.fullmatch(r"(\d{1,9})|(\d{1,9}(?:\.\d{1,9})?)s", text)
+    if match is None:
+        raise ConfigError(
+            f"--checkpoint_every ({text}) must be a number of steps, or of"
+            " seconds with an s behind; for example --checkpoint_every=100 or"
+            " --checkpoint_every=60s."
+        )
+    steps, seconds = match.groups()
+    return int(steps or 0) or None, None if steps else float(seconds)
 
 
 def class_weight_numbers(text: str) -> tuple[float, ...]:

@@ -1,11 +1,21 @@
-"""All-or-nothing writing: aside, flushed to disk, then renamed into place."""
+"""All-or-nothing writing: aside, flushed to disk, then renamed into place.
+
+What is written stands aside, beside its place, until it is whole, and is
+locked while a process writes it. So what a killed process left can be told
+from what another one is writing, and goes at the next writing in that place.
+"""
 
 import contextlib
+import fcntl
+import glob
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+_ASIDE = ".aside"
+_REPLACED = ".replaced"
 
 
 def write_text(path: Path, text: str) -> None:
@@ -18,26 +28,15 @@ def write_text(path: Path, text: str) -> None:
     Raises:
       OSError: It could not be written; what was there before is unchanged.
     """
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
+    remove_leftovers(path.parent)
+    with _aside(path, is_directory=False) as (aside, handle):
         # Names of files may hold bytes that are no UTF-8.
-        with open(
-            handle,
-            "w",
-            encoding="utf-8",
-            errors="backslashreplace",
-            newline="",
-        ) as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(aside, 0o666 & ~_umask())
+        data = text.encode("utf-8", errors="backslashreplace")
+        with open(handle, "wb", closefd=False) as file:
+            file.write(data)
+        os.fsync(handle)
         os.replace(aside, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(aside)
-        raise
-    _flush(path.parent)
+    flush(path.parent)
 
 
 @contextlib.contextmanager
@@ -58,33 +57,34 @@ def new_directory(path: Path) -> Iterator[Path]:
       OSError: It could not be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))
-    try:
-        os.chmod(aside, 0o777 & ~_umask())
+    _put_back(path)
+    remove_leftovers(path.parent)
+    with _aside(path, is_directory=True) as (aside, _):
         yield aside
         for folder, _, names in os.walk(aside):
             for name in names:
-                _flush(Path(folder, name))
-            _flush(Path(folder))
+                flush(Path(folder, name))
+            flush(Path(folder))
         if path.exists():
-            with tempfile.TemporaryDirectory(
-                dir=path.parent, prefix=".old-"
-            ) as old:
-                os.rename(path, Path(old, path.name))
-                try:
-                    os.rename(aside, path)
-                except BaseException:
-                    os.rename(Path(old, path.name), path)
-                    raise
+            _replace_directory(aside, path)
         else:
             os.rename(aside, path)
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
-        raise
-    _flush(path.parent)
+    flush(path.parent)
 
 
-def _flush(path: Path) -> None:
+def remove_leftovers(parent: Path) -> None:
+    """Removes what processes that were killed have left aside in `parent`."""
+    for path in _unlocked(parent, f".*{_ASIDE}"):
+        _remove(path)
+
+
+def is_aside(name: str) -> bool:
+    """Says whether a name is one that unfinished writing has."""
+    return name.startswith(".") and name.endswith((_ASIDE, _REPLACED))
+
+
+def flush(path: Path) -> None:
+    """Waits until a file, or the names in a directory, are on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -92,7 +92,93 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+@contextlib.contextmanager
+def _aside(path: Path, *, is_directory: bool) -> Iterator[tuple[Path, int]]:
+    """Makes something beside `path`, locked; removes it if it is still there.
+
+    Yields:
+      Its place, and an open handle of it.
+    """
+    while True:
+        aside = _beside(path, _ASIDE)
+        if is_directory:
+            aside.mkdir()
+            handle = os.open(aside, os.O_RDONLY)
+        else:
+            new = os.O_CREAT | os.O_EXCL | os.O_RDWR
+            handle = os.open(aside, new, 0o666)
+        _lock(handle)
+        if aside.exists():
+            break
+        # Taken for a leftover before it was locked.
+        os.close(handle)
+    try:
+        yield aside, handle
+    finally:
+        _remove(aside)
+        os.close(handle)
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(f".{path.name}-{secrets.token_hex(4)}{ending}")
+
+
+def _lock(handle: int) -> None:
+    # Where a file system has no locks, leftovers stay; that is all.
+    with contextlib.suppress(OSError):
+        fcntl.flock(handle, fcntl.LOCK_EX)
+
+
+def _replace_directory(aside: Path, path: Path) -> None:
+    replaced = _beside(path, _REPLACED)
+    handle = os.open(path, os.O_RDONLY)
+    _lock(handle)
+    try:
+        os.rename(path, replaced)
+        try:
+            os.rename(aside, path)
+        except BaseException:
+            os.rename(replaced, path)
+            raise
+        _remove(replaced)
+    finally:
+        os.close(handle)
+
+
+def _put_back(path: Path) -> None:
+    """Mends what a process left that was killed while it replaced `path`."""
+    for replaced in _unlocked(
+        path.parent, f".{glob.escape(path.name)}-*{_REPLACED}"
+    ):
+        if path.exists():
+            _remove(replaced)
+        else:
+            os.rename(replaced, path)
+
+
+def _unlocked(parent: Path, pattern: str) -> Iterator[Path]:
+    """Yields what matches and no process has locked, locked meanwhile."""
+    for path in parent.glob(pattern):
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        except OSError:
+            # Gone by now, or another user's.
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            # Being written.
+            pass
+        else:
+            yield path
+        finally:
+            os.close(handle)
+
+
+def _remove(path: Path) -> None:
+    """Removes a file or a directory as far as that can be done."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()

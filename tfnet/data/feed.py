@@ -63,6 +63,29 @@ def steps_in_epoch(num_examples: int, step_examples: int) -> int:
     return -(-num_examples // step_examples)
 
 
+def paddings(
+    num_examples: int, *, batch_size: int, batches: int, replicas: int
+) -> set[bool]:
+    """Returns which kinds of blocks an epoch has: padded, not padded, both."""
+    size = batch_size * batches
+    sizes = {min(size, num_examples), num_examples % size} - {0}
+    return {
+        bool((shares < np.maximum(1, shares.max(axis=0))).any())
+        for shares in (_shares(one, batch_size, replicas) for one in sizes)
+    }
+
+
+def _shares(size: int, batch_size: int, replicas: int) -> np.ndarray:
+    """Returns how a step is shared out: [batches, replicas]."""
+    starts = range(0, size, batch_size)
+    return np.array(
+        [
+            split_evenly(min(batch_size, size - start), replicas)
+            for start in starts
+        ]
+    )
+
+
 def blocks(
     examples: Examples,
     order: np.ndarray,
@@ -139,12 +162,7 @@ def _share_out(
     """Makes a block of steps that all have as many examples: [steps, n]."""
     steps, size = labels.shape
     starts = np.arange(0, size, batch_size)
-    shares = np.array(
-        [
-            split_evenly(min(batch_size, size - start), replicas)
-            for start in starts
-        ]
-    )
+    shares = _shares(size, batch_size, replicas)
     # Where in its step each share begins: [batches, replicas].
     begins = starts[:, None] + np.cumsum(shares, axis=1) - shares
     first = first_position + size * np.arange(steps)[:, None]

@@ -77,7 +77,7 @@ def _standard_error_held_back(active: bool) -> Iterator[None]:
         os.dup2(held.fileno(), 2)
         try:
             yield
-        except BaseException:
+        except Exception:
             held.seek(0)
             os.write(saved, held.read())
             raise

@@ -1,15 +1,13 @@
 """The run directory: settings, record, metrics, confusion, saved_model/.
 
-Nothing that was there before is written over: a directory is made by the run
-or was empty.
+Nothing that was there before is written over: a directory is made by the run,
+or was empty, or holds a run to go on with.
 """
 
-import csv
 import datetime
-import io
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,39 +15,57 @@ import numpy as np
 
 from tfnet import files
 from tfnet.errors import ConfigError, RunError
+from tfnet.runs.lock import LOCK_FILE, RunLock
+from tfnet.runs.metrics import Metrics, csv_line
 
-METRICS = (
-    "epoch",
-    "step",
-    "split",
-    "loss",
-    "accuracy",
-    "learning_rate",
-    "images_per_second",
-    "seconds",
-)
+CHECKPOINTS = "checkpoints"
+METRICS_FILE = "metrics.csv"
+RECORD = "run.json"
+_OURS = (RECORD, METRICS_FILE, "config.flags", CHECKPOINTS)
 
 
 class RunDirectory:
-    """Writes into the directory of one run.
+    """Writes into the directory of one run, which this process has locked.
 
     Attributes:
       path: The directory, absolute.
+      checkpoints: Where its checkpoints are.
     """
 
     def __init__(self, path: Path) -> None:
-        """Takes over a directory that exists and is empty."""
+        """Takes a directory that exists.
+
+        Raises:
+          ConfigError: Another process has it.
+        """
         self.path = path.absolute()
-        self._write(self.path / "metrics.csv", _csv_line(METRICS))
+        self.checkpoints = self.path / CHECKPOINTS
+        self._lock = RunLock(self.path)
+
+    def release(self) -> None:
+        """Gives it to the next process."""
+        self._lock.release()
 
     def write_config(self, flagfile: str) -> None:
         """Writes config.flags, whose text is `flagfile`."""
         self._write(self.path / "config.flags", flagfile)
 
-    def write_record(self, record: dict[str, Any]) -> None:
+    def write_record(self, record: Mapping[str, Any]) -> None:
         """Writes run.json."""
         text = json.dumps(record, indent=2, ensure_ascii=False)
-        self._write(self.path / "run.json", text + "\n")
+        self._write(self.path / RECORD, text + "\n")
+
+    def read_record(self) -> dict[str, Any]:
+        """Reads run.json.
+
+        Raises:
+          OSError: It can't be read.
+          ValueError: It does not hold a record.
+        """
+        record = json.loads((self.path / RECORD).read_text(encoding="utf-8"))
+        if not isinstance(record, dict):
+            raise ValueError("not a record")
+        return record
 
     def write_confusion(
         self, class_names: Sequence[str], confusion: np.ndarray
@@ -60,90 +76,127 @@ class RunDirectory:
           class_names: The name of each class.
           confusion: Counts: integers [classes, classes].
         """
-        lines = [_csv_line(["true class", *class_names])]
+        lines = [csv_line(["true class", *class_names])]
         for name, counts in zip(class_names, confusion, strict=True):
-            lines.append(_csv_line([name, *counts.tolist()]))
+            lines.append(csv_line([name, *counts.tolist()]))
         self._write(self.path / "confusion.csv", "".join(lines))
 
-    def log(self, **metrics: Any) -> None:
-        """Adds a line to metrics.csv; what is not given stays empty."""
-        line = _csv_line([metrics.get(name, "") for name in METRICS])
-        path = self.path / "metrics.csv"
+    def open_metrics(self, position: Mapping[str, Any] | None) -> Metrics:
+        """Begins metrics.csv, or goes on with it from a position."""
+        path = self.path / METRICS_FILE
         try:
-            with open(path, "a", encoding="utf-8", newline="") as file:
-                file.write(line)
+            return Metrics(path, position)
         except OSError as error:
-            raise write_failure(error, path) from error
+            raise WriteError(error, path) from error
 
     def _write(self, path: Path, text: str) -> None:
         try:
             files.write_text(path, text)
         except OSError as error:
-            raise write_failure(error, path) from error
+            raise WriteError(error, path) from error
 
 
-def write_failure(error: OSError, path: Path) -> RunError:
-    """Returns the error for a write into a run directory that failed."""
-    return RunError(
-        f"{path} can't be written: {error.strerror or error}; make room or"
-        " name another place with --run_dir."
-    )
+class WriteError(RunError):
+    """A write into a run directory failed.
+
+    Attributes:
+      reason: Why, in the words of the system.
+    """
+
+    def __init__(self, error: OSError, path: Path) -> None:
+        """Is about `path`."""
+        self.reason = error.strerror or str(error)
+        super().__init__(
+            f"{path} can't be written: {self.reason}; make room or name"
+            " another place with --run_dir."
+        )
 
 
-def check_run_dir(run_dir: str | None) -> None:
-    """Finds out early whether a run directory can be made.
+def take_run_directory(run_dir: str, *, resume: str) -> RunDirectory:
+    """Makes or opens the run directory that was asked for, and locks it.
 
     Args:
-      run_dir: The directory that was asked for; None: one below runs/.
+      run_dir: Where it is.
+      resume: `auto`: it may hold a run; `must`: it must; `never`: it may not.
 
     Raises:
-      ConfigError: It holds something, or can't be made or written.
+      ConfigError: It holds files that are no run's, or a run and may not, or
+        none and must; it can't be made or written; another process has it.
     """
-    path = Path("runs" if run_dir is None else run_dir).expanduser()
-    if run_dir is not None and _holds_something(path):
-        what = "a run" if (path / "run.json").exists() else "files"
+    path = Path(run_dir).expanduser()
+    is_there = path.is_dir()
+    if resume == "must" and not (is_there and holds_a_run(path)):
         raise ConfigError(
-            f"--run_dir ({run_dir}) holds {what} already, and nothing is"
-            " written over; name a directory that is new or empty."
+            f"--resume (must) needs a run in --run_dir ({run_dir}), which has"
+            " none; use --resume=auto to begin one."
         )
-    parent = path
-    while not parent.exists() and parent != parent.parent:
-        parent = parent.parent
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+    if is_there:
+        _check_contents(path, run_dir, resume)
+    _make(path, exist_ok=True)
+    if not os.access(path, os.W_OK | os.X_OK):
         raise ConfigError(
-            f"--run_dir ({path}) can't be made: {parent} is no directory that"
-            " can be written; name another one."
+            f"--run_dir ({run_dir}) can't be written; name another one."
         )
+    return RunDirectory(path)
 
 
-def create_run_directory(
-    run_dir: str | None, name: str, now: datetime.datetime
-) -> RunDirectory:
-    """Makes the run directory.
+def make_run_directory(name: str, now: datetime.datetime) -> RunDirectory:
+    """Makes runs/<name>-<date>-<time>, with a number behind it if need be.
 
     Args:
-      run_dir: The directory that was asked for; None: runs/<name>-<date>-
-        <time>, with a number behind it where that exists.
       name: Data set and model.
       now: The local time.
 
     Raises:
-      ConfigError: It exists and is not empty, or can't be made or written.
+      ConfigError: It can't be made or written.
     """
-    if run_dir is not None:
-        path = Path(run_dir).expanduser()
-        _make(path, exist_ok=True)
-        check_run_dir(run_dir)
-    else:
-        path = Path("runs", f"{name}-{now:%Y%m%d-%H%M%S}")
-        number = 1
-        while not _make(path, exist_ok=False):
-            number += 1
-            path = Path("runs", f"{name}-{now:%Y%m%d-%H%M%S}-{number}")
+    path = Path("runs", f"{name}-{now:%Y%m%d-%H%M%S}")
+    number = 1
+    while not _make(path, exist_ok=False):
+        number += 1
+        path = Path("runs", f"{name}-{now:%Y%m%d-%H%M%S}-{number}")
+    return RunDirectory(path)
+
+
+def check_default_place() -> None:
+    """Finds out early whether a directory below runs/ can be made.
+
+    Raises:
+      ConfigError: It can't.
+    """
+    parent = Path("runs") if Path("runs").exists() else Path()
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise ConfigError(
+            f"--run_dir (below runs) can't be made: {parent.absolute()} is no"
+            " directory that can be written; name another one."
+        )
+
+
+def holds_a_run(path: Path) -> bool:
+    """Says whether a run has begun in a directory that exists."""
+    return any((path / name).exists() for name in _OURS)
+
+
+def _check_contents(path: Path, run_dir: str, resume: str) -> None:
     try:
-        return RunDirectory(path)
-    except RunError as error:
-        raise ConfigError(str(error)) from error
+        names = {one.name for one in path.iterdir()}
+    except OSError as error:
+        raise ConfigError(
+            f"--run_dir ({run_dir}) can't be read: {error.strerror}; name"
+            " another one."
+        ) from error
+    if holds_a_run(path):
+        if resume == "never":
+            raise ConfigError(
+                f"--run_dir ({run_dir}) holds a run already, and --resume is"
+                " never; name a directory that is new or empty."
+            )
+    # What a process leaves that was killed at once.
+    elif any(name != LOCK_FILE and not files.is_aside(name) for name in names):
+        raise ConfigError(
+            f"--run_dir ({run_dir}) holds files already, and nothing is"
+            " written over; name a directory that is new or empty."
+        )
 
 
 def _make(path: Path, *, exist_ok: bool) -> bool:
@@ -158,19 +211,3 @@ def _make(path: Path, *, exist_ok: bool) -> bool:
             " another one."
         ) from error
     return True
-
-
-def _holds_something(path: Path) -> bool:
-    try:
-        return path.is_dir() and any(path.iterdir())
-    except OSError as error:
-        raise ConfigError(
-            f"--run_dir ({path}) can't be read: {error.strerror}; name"
-            " another one."
-        ) from error
-
-
-def _csv_line(values: Any) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(values)
-    return text.getvalue()

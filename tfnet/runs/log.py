@@ -5,13 +5,13 @@ Is given the numbers of every block of steps; knows when a line is due.
 
 import math
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfnet.errors import RunError
-from tfnet.runs.directory import RunDirectory
+from tfnet.runs.metrics import Metrics
 from tfnet.runs.screen import Screen
 
 if TYPE_CHECKING:
@@ -22,31 +22,44 @@ if TYPE_CHECKING:
 _SKIPPED_IN_VAIN = 30
 
 
+class NotFiniteError(RunError):
+    """A loss or a weight is not finite.
+
+    Attributes:
+      step: The step of the run it was seen in, from 0.
+    """
+
+    def __init__(self, message: str, step: int) -> None:
+        """Remembers the step."""
+        super().__init__(message)
+        self.step = step
+
+
 class Log:
     """Adds up the numbers of blocks, and writes a line where one is due.
 
     Attributes:
-      steps: Steps trained so far, over all epochs.
+      steps: Steps of the run done so far, over all epochs.
     """
 
     def __init__(
         self,
         screen: Screen,
-        directory: RunDirectory | None,
+        metrics: Metrics | None,
         *,
         log_every: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Writes to `screen` and, unless it is None, to `directory`.
+        """Writes to `screen` and, unless it is None, to `metrics`.
 
         Args:
           screen: Where a person looks.
-          directory: Whose metrics.csv gets the lines.
+          metrics: Gets the rows.
           log_every: How many steps of an epoch a line is about.
           clock: Gives the time in seconds.
         """
         self._screen = screen
-        self._directory = directory
+        self._metrics = metrics
         self._log_every = log_every
         self._clock = clock
         self._start = clock()
@@ -55,6 +68,31 @@ class Log:
         self._train_seconds = 0.0
         self._last_loss: float | None = None
         self.begin_epoch()
+
+    def state(self) -> dict[str, Any]:
+        """Returns all that `restore` needs; numbers and None."""
+        now = self._clock()
+        return {
+            "steps": self.steps,
+            "examples": self._examples,
+            "train_seconds": self._train_seconds,
+            "last_loss": self._last_loss,
+            "seconds": now - self._start,
+            "epoch": self._epoch.state(now),
+            "window": self._window.state(now),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Goes on from where `state` was taken."""
+        now = self._clock()
+        self.steps = state["steps"]
+        self._examples = state["examples"]
+        self._train_seconds = state["train_seconds"]
+        self._last_loss = state["last_loss"]
+        self._start = now - state["seconds"]
+        self._epoch = _Sums.restored(state["epoch"], now)
+        self._window = _Sums.restored(state["window"], now)
+        self._last_block = now
 
     def begin_epoch(self) -> None:
         """Forgets the sums of the epoch before."""
@@ -71,7 +109,7 @@ class Log:
           block: The numbers.
 
         Raises:
-          RunError: A loss is not finite.
+          NotFiniteError: A loss is not finite; the log is as it was.
         """
         self._check_finite(epoch, block)
         now = self._clock()
@@ -108,6 +146,8 @@ class Log:
         now = self._clock()
         if self._window.steps:
             self._write_window(epoch, now)
+        if not self._epoch.steps:
+            return
         self._screen.line(
             f"epoch {epoch + 1}: loss {self._epoch.loss:.3f}, accuracy"
             f" {self._epoch.accuracy:.1%}, {self._epoch.rate(now):,.0f}"
@@ -167,9 +207,10 @@ class Log:
                 if self._last_loss is None
                 else f"the last finite loss was {self._last_loss:.4g}"
             )
-            raise RunError(
+            raise NotFiniteError(
                 f"the loss is not finite in epoch {epoch + 1}, step {first};"
-                f" {before}. A smaller --learning_rate may help."
+                f" {before}. A smaller --learning_rate may help.",
+                self.steps + int(np.argmin(finite)),
             )
 
     def _write_window(self, epoch: int, now: float) -> None:
@@ -193,9 +234,9 @@ class Log:
         accuracy: float,
         **more: str,
     ) -> None:
-        if self._directory is None:
+        if self._metrics is None:
             return
-        self._directory.log(
+        self._metrics.add(
             epoch=epoch + 1,
             step=self.steps,
             split=split,
@@ -207,7 +248,7 @@ class Log:
 
 
 class _Sums:
-    """Sums over some steps."""
+    """Sums over some steps, the same however these came in blocks."""
 
     def __init__(self, start: float) -> None:
         self.start = start
@@ -220,9 +261,19 @@ class _Sums:
     def add(self, block: "BlockResult") -> None:
         self.steps += len(block.loss)
         self.learning_rate = float(block.rate[-1])
-        self._loss += float(block.loss.sum())
+        # One after the other: a sum of sums would depend on the blocks.
+        self._loss = float(np.cumsum([self._loss, *block.loss])[-1])
         self._correct += int(block.correct.sum())
         self._examples += block.examples
+
+    def state(self, now: float) -> dict[str, Any]:
+        return {**vars(self), "start": now - self.start}
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any], now: float) -> "_Sums":
+        sums = cls(now)
+        vars(sums).update(state, start=now - state["start"])
+        return sums
 
     @property
     def loss(self) -> float:

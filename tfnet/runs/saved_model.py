@@ -3,6 +3,8 @@
 Decoding, resizing and scaling are inside, by the same rule as in training.
 """
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -104,8 +106,10 @@ def export_saved_model(
                     "encoded": server.serve_encoded,
                 },
             )
+        except tf.errors.ResourceExhaustedError as error:
+            # How TensorFlow says that a disk is full.
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
         except tf.errors.OpError as error:
-            # A full disk comes as ResourceExhaustedError.
             raise OSError(error.message.split("\n")[0]) from error
         _compare(aside, model, examples)
 

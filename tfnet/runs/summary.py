@@ -63,7 +63,7 @@ def first_lines(record: Mapping[str, Any], directory: Path | None) -> str:
             "run",
             "a dry run: a few steps on a few examples, written nowhere"
             if directory is None
-            else str(directory),
+            else f"{directory}{_resumed(record)}",
         ),
     ]
     rows += [("note", note) for note in record["notes"]]
@@ -91,13 +91,24 @@ def last_lines(record: Mapping[str, Any], directory: Path | None) -> str:
             f" {data['test']:,} images of {data['name']}; accuracy per class:"
         )
         lines += _class_lines(record["class_accuracy"])
-    if directory is not None:
-        names = sorted(path.name for path in directory.iterdir())
+    if directory is not None and directory.is_dir():
+        names = sorted(
+            path.name
+            for path in directory.iterdir()
+            if not path.name.startswith(".")
+        )
         lines.append(f"written to {directory}: {', '.join(names)}")
-    else:
+    elif directory is None:
         lines.append("a dry run: nothing was written")
     lines += [_row("note", note) for note in record["notes"]]
     return "\n".join(lines)
+
+
+def _resumed(record: Mapping[str, Any]) -> str:
+    if not record["resumed"]:
+        return ""
+    step = record["resumed"][-1]["step"]
+    return f", goes on after step {step:,} of {record['total_steps']:,}"
 
 
 def _accumulation(settings: Mapping[str, Any]) -> str:

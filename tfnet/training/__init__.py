@@ -16,7 +16,7 @@ from tfnet.training.optimizers import create_optimizer
 from tfnet.training.probe import try_in_shares
 from tfnet.training.schedules import Schedule
 from tfnet.training.state import TrainState
-from tfnet.training.step import StepRule, create_train_function
+from tfnet.training.step import StepRule, TrainFunction
 from tfnet.training.update import Clipping
 
 __all__ = [
@@ -26,11 +26,11 @@ __all__ = [
     "Objective",
     "Schedule",
     "StepRule",
+    "TrainFunction",
     "TrainState",
     "balanced_weights",
     "create_evaluate_function",
     "create_optimizer",
-    "create_train_function",
     "evaluate",
     "synchronise",
     "train_epoch",

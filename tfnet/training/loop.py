@@ -7,7 +7,7 @@ who logs, shows and stops. No result depends on the size of the blocks.
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 import numpy as np
 
@@ -57,24 +57,26 @@ def train_epoch(
     batch_size: int,
     batches: int = 1,
     replicas: int,
+    first_step: int = 0,
     steps: int | None = None,
-    stop_at: int,
+    until_stop: Callable[[int], int],
     learning_rate: Callable[[np.ndarray], np.ndarray],
     clock: Callable[[], float] = time.monotonic,
-) -> Iterator[BlockResult]:
+) -> Generator[BlockResult]:
     """Trains on the steps of an epoch.
 
     Args:
-      train: What `create_train_function` returned.
+      train: Trains on a block.
       examples: What to train on.
       seed: The seed of the run.
       epoch: The number of the epoch, from 0.
       batch_size: Examples in one batch (the global batch).
       batches: Batches in one step.
       replicas: How many replicas the train function has.
+      first_step: Steps of the epoch to leave out: they are done.
       steps: Stop after this many steps of the epoch; None: at its end.
-      stop_at: Every multiple of this number of steps ends a block, so that
-        the caller can act exactly there.
+      until_stop: From the steps of the epoch done so far, to how many more
+        may be in a block, so that the caller can act exactly there.
       learning_rate: From numbers of steps of the run, counted from 0 (int64
         [steps]), to learning rates (float64 [steps]).
       clock: Gives the time in seconds.
@@ -94,9 +96,9 @@ def train_epoch(
         batch_size=batch_size,
         batches=batches,
         replicas=replicas,
-        first_step=0,
+        first_step=first_step,
         last_step=last_step,
-        next_size=lambda step: min(pace.steps, stop_at - step % stop_at),
+        next_size=lambda step: min(pace.steps, until_stop(step)),
     ):
         begin = clock()
         first = epoch * per_epoch + block.first_step

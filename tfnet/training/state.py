@@ -1,10 +1,11 @@
 """What training changes: weights, optimizer, averages, loss scale."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfnet.training.optimizers import leave_sum_to_caller
@@ -12,6 +13,7 @@ from tfnet.training.optimizers import leave_sum_to_caller
 # As in Keras' LossScaleOptimizer and in PyTorch's GradScaler.
 _INITIAL_SCALE = 2.0**15
 _STEPS_TO_GROW = 2000
+_GROUPS = ("model", "optimizer", "average", "loss_scale")
 
 
 class TrainState:
@@ -70,6 +72,75 @@ class TrainState:
         if self.loss_scale is None:
             return 0
         return int(self.loss_scale.skipped.numpy())
+
+    def capture(self) -> dict[str, np.ndarray]:
+        """Returns copies of everything a step changes, by name.
+
+        The names are of places, not of layers, which Keras counts up from
+        model to model.
+        """
+        return {
+            name: np.array(variable.numpy())
+            for name, variable in self._variables().items()
+        }
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Puts back what `capture` returned.
+
+        Raises:
+          ValueError: It is of another model or optimizer; nothing was changed.
+        """
+        variables = self._variables()
+        given = {name for name in arrays if name.split("/")[0] in _GROUPS}
+        if given != variables.keys():
+            raise ValueError(
+                f"it has {len(given)} variables where there are"
+                f" {len(variables)}"
+            )
+        values = {}
+        for name, variable in variables.items():
+            # NumPy's files know no bfloat16.
+            dtype = tf.as_dtype(variable.dtype).as_numpy_dtype
+            array = arrays[name]
+            array = array.view(dtype) if array.dtype.kind == "V" else array
+            if (array.shape, array.dtype) != (tuple(variable.shape), dtype):
+                raise ValueError(
+                    f"{name} has shape {array.shape} in {array.dtype} where"
+                    f" there is {tuple(variable.shape)} in {np.dtype(dtype)}"
+                )
+            values[name] = array
+        for name, variable in variables.items():
+            variable.assign(values[name])
+
+    def first_not_finite(self, arrays: Mapping[str, np.ndarray]) -> str | None:
+        """Returns the weight, among what `capture` returned, with NaN or inf.
+
+        Returns:
+          Its path; None where all weights and averages are finite.
+        """
+        trained = {id(one) for one in self.model.trainable_variables}
+        trained |= {id(one) for one in self.averages}
+        for name, variable in self._variables().items():
+            values = arrays[name]
+            if id(variable) in trained and not np.isfinite(values).all():
+                return getattr(variable, "path", variable.name)
+        return None
+
+    def _variables(self) -> dict[str, Any]:
+        scale = self.loss_scale
+        groups = {
+            "model": self.model.variables,
+            "optimizer": self.optimizer.variables,
+            "average": self.averages,
+            "loss_scale": [scale.scale, scale.good_steps, scale.skipped]
+            if scale
+            else [],
+        }
+        return {
+            f"{group}/{number}": variable
+            for group, variables in groups.items()
+            for number, variable in enumerate(variables)
+        }
 
     @contextlib.contextmanager
     def averages_in_use(self) -> Iterator[None]:

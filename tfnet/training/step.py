@@ -6,7 +6,6 @@ update (`update`).
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -20,8 +19,6 @@ from tfnet.training.objective import Objective
 from tfnet.training.share import Share, replica_id
 from tfnet.training.state import TrainState
 from tfnet.training.update import Clipping, update
-
-TrainFunction = Callable[[Block, int, np.ndarray], tuple[Any, Any]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,46 +38,63 @@ class StepRule:
     clipping: Clipping = dataclasses.field(default_factory=Clipping)
 
 
-def create_train_function(
-    strategy: tf.distribute.Strategy,
-    state: TrainState,
-    image_shape: tuple[int, int, int],
-    rule: StepRule,
-    *,
-    accumulates: bool = False,
-) -> TrainFunction:
-    """Creates the function that trains on a block of steps.
+class TrainFunction:
+    """Trains on a block of steps, in one call of a compiled program.
 
-    Args:
-      strategy: The strategy in whose scope the state was made.
-      state: Model, optimizer and what belongs to them. The model takes images
-        scaled to [-1, 1] and gives logits.
-      image_shape: Height, width and channels of the images it is fed.
-      rule: What a step does.
-      accumulates: Whether a step may have several batches.
-
-    Returns:
-      A function of a Block, the number of its epoch and the learning rates of
-      its steps (float [steps]). It trains, and returns, as NumPy arrays
-      [steps], the mean loss of each step (float64) and how many of its
-      examples were classified right (int64).
+    There are two programs, with and without padding, so that the usual one
+    need not look at what counts in every step.
     """
-    # With and without padding: two programs, so that the usual one need not
-    # look at what counts in every step. Each is traced when it is first used.
-    programs = {
-        is_padded: _compile(
-            strategy, state, image_shape, rule, is_padded, accumulates
-        )
-        for is_padded in (False, True)
-    }
-    devices = strategy.extended.worker_devices
 
-    def train(block: Block, epoch: int, rates: np.ndarray) -> tuple[Any, Any]:
-        losses, corrects = programs[block.is_padded](
-            place(block.images, devices),
-            place(block.labels, devices),
-            place(block.positions, devices),
-            place(block.counts, devices),
+    def __init__(
+        self,
+        strategy: tf.distribute.Strategy,
+        state: TrainState,
+        image_shape: tuple[int, int, int],
+        rule: StepRule,
+        *,
+        accumulates: bool = False,
+    ) -> None:
+        """Makes the programs; each is traced when it is first used.
+
+        Args:
+          strategy: The strategy in whose scope the state was made.
+          state: Model, optimizer and what belongs to them. The model takes
+            images scaled to [-1, 1] and gives logits.
+          image_shape: Height, width and channels of the images it is fed.
+          rule: What a step does.
+          accumulates: Whether a step may have several batches.
+        """
+        self._programs = {
+            is_padded: _compile(
+                strategy, state, image_shape, rule, is_padded, accumulates
+            )
+            for is_padded in (False, True)
+        }
+        self._devices = strategy.extended.worker_devices
+
+    def trace(self, is_padded: bool) -> None:
+        """Traces one of the programs ahead of its first use."""
+        self._programs[is_padded].get_concrete_function()
+
+    def __call__(
+        self, block: Block, epoch: int, rates: np.ndarray
+    ) -> tuple[Any, Any]:
+        """Trains.
+
+        Args:
+          block: The examples.
+          epoch: The number of the epoch, from 0.
+          rates: The learning rate of each step: float [steps].
+
+        Returns:
+          As NumPy arrays [steps], the mean loss of each step (float64) and
+          how many of its examples were classified right (int64).
+        """
+        losses, corrects = self._programs[block.is_padded](
+            place(block.images, self._devices),
+            place(block.labels, self._devices),
+            place(block.positions, self._devices),
+            place(block.counts, self._devices),
             tf.constant(epoch, tf.int64),
             tf.constant(block.step_examples),
             tf.constant(rates, keras.config.floatx()),
@@ -89,8 +103,6 @@ def create_train_function(
         loss = sum(part.numpy().astype("float64") for part in losses)
         correct = sum(part.numpy().astype("int64") for part in corrects)
         return loss, correct
-
-    return train
 
 
 def place(parts: tuple[Any, ...], devices: tuple[str, ...]) -> tuple[Any, ...]:

@@ -1,0 +1,215 @@
+"""From the settings to the parts of a run: devices, data, model, rules.
+
+Only here, and on the page that uses them (`train`), a `Config` is unpacked:
+the rooms take plain values.
+"""
+
+import dataclasses
+import functools
+import platform
+from typing import TYPE_CHECKING, Any
+
+import tfnet
+from tfnet.config import Config, class_weight_numbers
+from tfnet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tfnet.data import Dataset
+    from tfnet.devices.start import Devices
+    from tfnet.training import Schedule, StepRule, TrainState
+
+
+def start_devices(config: Config) -> "Devices":
+    """Imports TensorFlow, and sets up the devices."""
+    from tfnet.devices.runtime import prepare_process
+
+    verbose = config.verbosity > 0
+    prepare_process(verbose=verbose)
+    from tfnet.devices.start import start_devices
+
+    return start_devices(
+        devices=config.devices,
+        logical_devices=config.logical_devices,
+        memory_growth=config.memory_growth,
+        threads=config.threads,
+        batch_size=config.batch_size,
+        deterministic=config.deterministic,
+        verbose=verbose,
+    )
+
+
+def open_dataset(config: Config) -> "Dataset":
+    """Opens the data set; what takes long is told on the screen."""
+    from tfnet.data import open_dataset
+
+    return open_dataset(
+        config.dataset,
+        data_dir=config.data_dir,
+        cache_dir=config.cache_dir,
+        image_size=config.image_size,
+        dry_run=config.dry_run,
+        tell=_tell,
+    )
+
+
+def _tell(text: str) -> None:
+    print(text, flush=True)
+
+
+def create_state(
+    config: Config, devices: "Devices", dataset: "Dataset"
+) -> tuple["TrainState", list[str]]:
+    """Makes model and optimizer; says what in them is not the same on all."""
+    from tfnet import training
+
+    accumulates = config.accumulate_steps > 1
+    build = functools.partial(build_model, config, dataset)
+    synchronise = functools.partial(
+        training.synchronise,
+        replicas=devices.replicas,
+        batch_statistics=config.sync_batch_norm,
+        accumulates=accumulates,
+    )
+    with devices.strategy.scope():
+        model = build()
+        notes = synchronise(model)
+        optimizer = training.create_optimizer(
+            config.optimizer,
+            learning_rate=config.learning_rate,
+            momentum=config.momentum,
+            weight_decay=config.weight_decay,
+        )
+        state = training.TrainState(
+            model,
+            optimizer,
+            ema=config.ema,
+            scales_loss=config.precision == "float16",
+        )
+    if config.model == "net":
+        return state, notes
+    # A function that gives the same weights twice is found out here.
+    copy = build()
+    if devices.replicas > 1 or accumulates:
+        notes += training.try_in_shares(
+            model, copy, synchronise, dataset.image_shape
+        )
+    return state, notes
+
+
+def build_model(config: Config, dataset: "Dataset") -> Any:
+    """Builds the model anew, with its initial weights."""
+    from tfnet.models import build_model
+
+    return build_model(
+        config.model,
+        dataset.image_shape,
+        len(dataset.class_names),
+        seed=config.seed,
+    )
+
+
+def step_rule(config: Config, dataset: "Dataset") -> "StepRule":
+    """Returns what a step does, apart from model and optimizer.
+
+    Raises:
+      ConfigError: There are more or fewer class weights than classes.
+    """
+    from tfnet import training
+    from tfnet.data.augment import Augmentation
+
+    return training.StepRule(
+        seed=config.seed,
+        objective=training.Objective(
+            label_smoothing=config.label_smoothing,
+            class_weights=_class_weights(config.class_weights, dataset),
+        ),
+        augmentation=Augmentation(flip=config.flip, crop=config.crop),
+        clipping=training.Clipping(
+            norm=config.clip_norm, value=config.clip_value
+        ),
+    )
+
+
+def _class_weights(
+    text: str | None, dataset: "Dataset"
+) -> tuple[float, ...] | None:
+    from tfnet.training import balanced_weights
+
+    classes = len(dataset.class_names)
+    if text is None:
+        return None
+    if text == "balanced":
+        return balanced_weights(dataset.train.labels, classes)
+    weights = class_weight_numbers(text)
+    if len(weights) != classes:
+        raise ConfigError(
+            f"--class_weights ({text}) must have a number for each of the"
+            f" {classes} classes of {dataset.name}; it has {len(weights)}."
+        )
+    return weights
+
+
+def schedule(config: Config, per_epoch: int, total: int) -> "Schedule":
+    """Returns the learning rate of each of `total` steps."""
+    from tfnet.training import Schedule
+
+    return Schedule(
+        kind=config.schedule,
+        rate=config.learning_rate,
+        total_steps=total,
+        warmup_steps=config.warmup_steps,
+        decay=config.decay,
+        decay_every=config.decay_every * per_epoch,
+    )
+
+
+def first_record(
+    config: Config,
+    devices: "Devices",
+    dataset: "Dataset",
+    model: Any,
+    notes: list[str],
+) -> dict[str, Any]:
+    """Returns what the record holds before a run has trained."""
+    from tfnet.data.order import split_evenly
+
+    return {
+        "dataset": {
+            "name": dataset.name,
+            "origin": dataset.origin,
+            "fingerprint": dataset.fingerprint(),
+            "train": len(dataset.train),
+            "test": len(dataset.test),
+            "classes": list(dataset.class_names),
+        },
+        "devices": list(devices.names),
+        "replicas": devices.replicas,
+        "memory": devices.memory,
+        "threads": devices.threads,
+        "onednn": devices.onednn,
+        "deterministic": devices.deterministic,
+        "batch_size": config.batch_size,
+        "shares": split_evenly(config.batch_size, devices.replicas),
+        "parameters": model.count_params(),
+        "notes": [
+            *dataset.notes,
+            *devices.notes,
+            *notes,
+        ],
+        "settings": dataclasses.asdict(config),
+        "versions": _versions(),
+    }
+
+
+def _versions() -> dict[str, str]:
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    return {
+        "tfnet": tfnet.__version__,
+        "tensorflow": tf.__version__,
+        "keras": keras.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }

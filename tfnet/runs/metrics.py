@@ -1,0 +1,100 @@
+"""metrics.csv: a row for every window of steps and every evaluation."""
+
+import contextlib
+import csv
+import io
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tfnet import files
+
+METRICS = (
+    "epoch",
+    "step",
+    "split",
+    "loss",
+    "accuracy",
+    "learning_rate",
+    "images_per_second",
+    "seconds",
+)
+
+
+class Metrics:
+    """Adds rows to metrics.csv; what can't be written now waits.
+
+    Attributes:
+      failure: Why the last rows could not be written; None: they were.
+    """
+
+    def __init__(
+        self, path: Path, position: Mapping[str, Any] | None = None
+    ) -> None:
+        """Begins the file, or goes on with it.
+
+        Args:
+          path: Where it is.
+          position: What `position` gave where the run goes on; rows that came
+            later are taken away. None: a new file.
+
+        Raises:
+          OSError: It can't be written.
+        """
+        self._path = path
+        self.failure: OSError | None = None
+        if position is None or not path.exists():
+            header = csv_line(METRICS)
+            files.write_text(path, header)
+            self._size = len(header)
+        else:
+            self._size = min(position["bytes"], path.stat().st_size)
+            os.truncate(path, self._size)
+        self._waiting = position["waiting"] if position else ""
+        self.is_whole = position is None or self._size == position["bytes"]
+
+    @property
+    def position(self) -> dict[str, Any]:
+        """How far the file has come; holds numbers and text."""
+        return {"bytes": self._size, "waiting": self._waiting}
+
+    def add(self, **metrics: Any) -> None:
+        """Adds a row; what is not given stays empty."""
+        self._waiting += csv_line([metrics.get(name, "") for name in METRICS])
+        self.write()
+
+    def write(self) -> None:
+        """Writes the rows that wait; `failure` says whether that went well."""
+        rest = memoryview(self._waiting.encode())
+        try:
+            with open(self._path, "r+b", buffering=0) as file:
+                self._size = min(self._size, os.fstat(file.fileno()).st_size)
+                file.seek(self._size)
+                while rest:
+                    rest = rest[file.write(rest) :]
+                size = file.tell()
+        except OSError as error:
+            self.failure = error
+            # A part of a row may have got there.
+            with contextlib.suppress(OSError):
+                os.truncate(self._path, self._size)
+            return
+        self._size = size
+        self._waiting = ""
+        self.failure = None
+
+    def flush(self) -> None:
+        """Waits until the rows are on the disk.
+
+        Raises:
+          OSError: They can't be.
+        """
+        files.flush(self._path)
+
+
+def csv_line(values: Any) -> str:
+    """Returns a line of a CSV file."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(values)
+    return text.getvalue()
