@@ -32,6 +32,17 @@ def train(*flags, cwd, **keywords):
     )
 
 
+def started(*flags, cwd):
+    """The same, while it runs."""
+    return subprocess.Popen(
+        command(*flags),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cwd,
+    )
+
+
 @pytest.fixture
 def offline(tmp_path, monkeypatch):
     """A home with nothing in it, and a proxy that answers nothing."""
@@ -156,12 +167,8 @@ def wait_for(process, text):
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 )
 def test_a_signal_stops_cleanly(number, code, tmp_path):
-    with subprocess.Popen(
-        command(*QUICK, "--epochs=10000", "--log_every=5", "--run_dir=r"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path,
+    with started(
+        *QUICK, "--epochs=10000", "--log_every=5", "--run_dir=r", cwd=tmp_path
     ) as process:
         wait_for(process, "[1,    10]")
         process.send_signal(number)
@@ -182,14 +189,14 @@ def test_a_signal_stops_cleanly(number, code, tmp_path):
 
 
 def test_a_second_signal_ends_at_once_and_the_files_are_good(tmp_path):
-    with subprocess.Popen(
-        command(*QUICK, "--epochs=10000", "--log_every=5", "--run_dir=r",
-                "--checkpoint_every=5"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    with started(
+        *QUICK,
+        "--epochs=10000",
+        "--log_every=5",
+        "--run_dir=r",
+        "--checkpoint_every=5",
         cwd=tmp_path,
-    ) as process:  # fmt: skip
+    ) as process:
         wait_for(process, "[1,    20]")
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGTERM)
@@ -202,12 +209,8 @@ def test_a_second_signal_ends_at_once_and_the_files_are_good(tmp_path):
 
 
 def test_usr1_saves_and_goes_on(tmp_path):
-    with subprocess.Popen(
-        command(*QUICK, "--epochs=10000", "--log_every=5", "--run_dir=r"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path,
+    with started(
+        *QUICK, "--epochs=10000", "--log_every=5", "--run_dir=r", cwd=tmp_path
     ) as process:
         wait_for(process, "[1,    10]")
         folder = tmp_path / "r" / "checkpoints"
@@ -229,12 +232,8 @@ def test_usr1_saves_and_goes_on(tmp_path):
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 )
 def test_a_signal_during_start_up_is_one_line(number, code, tmp_path):
-    with subprocess.Popen(
-        command(*QUICK, "--epochs=10000", "--run_dir=r"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path,
+    with started(
+        *QUICK, "--epochs=10000", "--run_dir=r", cwd=tmp_path
     ) as process:
         # TensorFlow alone takes longer than this to import.
         time.sleep(1.0)
@@ -349,11 +348,13 @@ def test_a_directory_that_turns_read_only_ends_with_1(tmp_path):
     disk = tmp_path / "disk"
     small_disk(disk, "20m")
     try:
-        with subprocess.Popen(
-            command(*QUICK, "--epochs=3", "--log_every=5", "--run_dir=disk/r"),
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        with started(
+            *QUICK,
+            "--epochs=3",
+            "--log_every=5",
+            "--run_dir=disk/r",
             cwd=tmp_path,
-        ) as process:  # fmt: skip
+        ) as process:
             wait_for(process, "[1,    10]")
             subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
             out, errors = process.communicate(timeout=120)
@@ -373,11 +374,9 @@ def test_a_directory_that_turns_read_only_ends_with_1(tmp_path):
 
 
 def test_a_directory_that_is_removed_is_not_made_again(tmp_path):
-    with subprocess.Popen(
-        command(*QUICK, "--epochs=3", "--log_every=5", "--run_dir=r"),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        cwd=tmp_path,
-    ) as process:  # fmt: skip
+    with started(
+        *QUICK, "--epochs=3", "--log_every=5", "--run_dir=r", cwd=tmp_path
+    ) as process:
         wait_for(process, "[1,    10]")
         shutil.rmtree(tmp_path / "r")
         out, errors = process.communicate(timeout=120)

@@ -335,15 +335,12 @@ def test_decay_takes_its_part_of_every_weight(strategy_of, name):
         np.testing.assert_allclose(weight, was * (1 - 0.5 * 0.1), rtol=1e-6)
 
 
-def test_clipping_takes_one_norm_over_several_dtypes(strategy_of):
-    def build():
-        return convolutional(lambda: layers.Dense(4, dtype="float32"))
-
+def length_of_a_clipped_step(strategy, build):
     with computing_in("float64"):
         keras.utils.set_random_seed(0)
         start = build().get_weights()
     found = train(
-        strategy_of(2),
+        strategy,
         build,
         random_examples(8),
         batch=8,
@@ -352,30 +349,21 @@ def test_clipping_takes_one_norm_over_several_dtypes(strategy_of):
         precision="float64",
         clipping=training.Clipping(norm=0.05),
     )
-    squares = sum(
-        float(((after - before) ** 2).sum())
-        for before, after in zip(start, found.weights, strict=True)
+    changes = [new - old for new, old in zip(found.weights, start, strict=True)]
+    return np.sqrt(sum(float((change**2).sum()) for change in changes))
+
+
+def test_clipping_takes_one_norm_over_several_dtypes(strategy_of):
+    length = length_of_a_clipped_step(
+        strategy_of(2),
+        lambda: convolutional(lambda: layers.Dense(4, dtype="float32")),
     )
-    assert squares**0.5 == pytest.approx(0.05, rel=1e-5)
+    assert length == pytest.approx(0.05, rel=1e-5)
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 3])
 def test_the_length_of_a_clipped_step_is_what_was_asked(strategy_of, replicas):
-    with computing_in("float64"):
-        keras.utils.set_random_seed(0)
-        start = convolutional().get_weights()
-    found = train(
-        strategy_of(replicas),
-        convolutional,
-        random_examples(8),
-        batch=8,
-        make=keras.optimizers.SGD,
-        rate=1.0,
-        precision="float64",
-        clipping=training.Clipping(norm=0.05),
-    )
-    changes = [new - old for new, old in zip(found.weights, start, strict=True)]
-    length = np.sqrt(sum((change**2).sum() for change in changes))
+    length = length_of_a_clipped_step(strategy_of(replicas), convolutional)
     assert length == pytest.approx(0.05, abs=1e-12)
 
 
