@@ -16,6 +16,11 @@ def one_line(error: BaseException) -> str:
     return ": ".join([type(error).__name__, *lines[:1]])
 
 
+def reason_of(error: OSError) -> str:
+    """Returns why the system could not do something, in its words."""
+    return error.strerror or str(error)
+
+
 class Error(Exception):
     """Something a user can cause and mend; its text is one line for them."""
 

@@ -1,7 +1,7 @@
 """From the settings to the parts of a run: devices, data, model, rules.
 
-Only here, and on the page that uses them (`train`), a `Config` is unpacked:
-the rooms take plain values.
+Only here, on the page that uses them (`train`) and in the loop (`trainer`), a
+`Config` is unpacked: the rooms take plain values.
 """
 
 import dataclasses

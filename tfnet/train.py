@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from tfnet import command_line, parts
 from tfnet.config import Config, changed_settings
-from tfnet.errors import ConfigError, Error, RunError, one_line
+from tfnet.errors import (
+    ConfigError,
+    Error,
+    RunError,
+    one_line,
+    reason_of,
+)
 from tfnet.runs.directory import (
     RunDirectory,
     WriteError,
@@ -347,7 +353,7 @@ def _export(
                 examples=images,
             )
         except OSError as error:
-            return [f"saved_model ({error.strerror or error})"]
+            return [f"saved_model ({reason_of(error)})"]
     return []
 
 

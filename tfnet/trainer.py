@@ -17,7 +17,7 @@ from tfnet.config import Config, checkpoint_interval
 from tfnet.data import Dataset
 from tfnet.data.feed import paddings, steps_in_epoch
 from tfnet.devices.start import Devices
-from tfnet.errors import ConfigError, Interrupted, RunError
+from tfnet.errors import ConfigError, Interrupted, RunError, reason_of
 from tfnet.parts import schedule, step_rule
 from tfnet.runs import checkpoints
 from tfnet.runs.checkpoints import Checkpoint
@@ -102,6 +102,9 @@ class Trainer:
         )
         total = self._per_epoch * config.epochs
         self.total = min(total, config.steps or total)
+        self._save_steps, self._save_seconds = checkpoint_interval(
+            config.checkpoint_every
+        )
         self._rates = schedule(config, self._per_epoch, self.total)
         self._train = training.TrainFunction(
             devices.strategy,
@@ -192,12 +195,11 @@ class Trainer:
     def _begin_saving(self, stack: contextlib.ExitStack) -> None:
         if self._directory is None or not self._config.keep_checkpoints:
             return
-        steps, seconds = checkpoint_interval(self._config.checkpoint_every)
         self._saver = Saver(
             self._directory.checkpoints,
             keep=self._config.keep_checkpoints,
-            every_steps=steps,
-            every_seconds=seconds,
+            every_steps=self._save_steps,
+            every_seconds=self._save_seconds,
             tell=self._screen.line,
         )
         stack.callback(self._saver.close)
@@ -208,7 +210,7 @@ class Trainer:
             if self._saver.failure is not None:
                 raise ConfigError(
                     f"--run_dir ({self._directory.path}) can't hold a"
-                    f" checkpoint: {_reason(self._saver.failure)}; make room,"
+                    f" checkpoint: {reason_of(self._saver.failure)}; make room,"
                     " name another one, or save none with"
                     " --keep_checkpoints=0."
                 )
@@ -268,10 +270,9 @@ class Trainer:
         A block ends where a line of the log is due, or a checkpoint.
         """
         most = self._config.log_every - step % self._config.log_every
-        every, _ = checkpoint_interval(self._config.checkpoint_every)
-        if self._saver is not None and every is not None:
+        if self._saver is not None and self._save_steps is not None:
             done = epoch * self._per_epoch + step
-            most = min(most, every - done % every)
+            most = min(most, self._save_steps - done % self._save_steps)
         return most
 
     def _after_block(self) -> None:
@@ -389,10 +390,9 @@ class Trainer:
                 f"{error} It was not the first time: the run has gone back"
                 f" {_MOST_REWINDS} times already."
             )
-        self._saver.wait()
-        found = checkpoints.newest(self._saver.folder, self._facts["run_id"])
+        found = self._last_good(self._saver)
         if found.checkpoint is None or self._directory is None:
-            raise self._with_checkpoint(error)
+            raise error
         self.restore(found.checkpoint)
         assert self._log_state is not None
         self._metrics = self._directory.open_metrics(self._position)
@@ -419,14 +419,15 @@ class Trainer:
         """Returns the error, with the place of the last good checkpoint."""
         if self._saver is None:
             return error
-        self._saver.wait()
-        found = checkpoints.newest(self._saver.folder, self._facts["run_id"])
+        found = self._last_good(self._saver)
+        if found.name is None:
+            return error
         return RunError(f"{error} The last good checkpoint is {found.name}.")
+
+    def _last_good(self, saver: Saver) -> checkpoints.Found:
+        saver.wait()
+        return checkpoints.newest(saver.folder, self._facts["run_id"])
 
 
 def _missing(what: str, error: OSError) -> str:
-    return f"{what} ({_reason(error)})"
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
+    return f"{what} ({reason_of(error)})"

@@ -161,10 +161,9 @@ def _share_out(
 ) -> Block:
     """Makes a block of steps that all have as many examples: [steps, n]."""
     steps, size = labels.shape
-    starts = np.arange(0, size, batch_size)
     shares = _shares(size, batch_size, replicas)
     # Where in its step each share begins: [batches, replicas].
-    begins = starts[:, None] + np.cumsum(shares, axis=1) - shares
+    begins = (np.cumsum(shares) - shares.ravel()).reshape(shares.shape)
     first = first_position + size * np.arange(steps)[:, None]
     parts = []
     for count, begin in zip(shares.T, begins.T, strict=True):

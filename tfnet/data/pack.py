@@ -16,7 +16,7 @@ from tfnet import files
 from tfnet.data import arrays
 from tfnet.data.dataset import Dataset, Examples
 from tfnet.data.source import SPLITS, Chunks, Source, Split
-from tfnet.errors import DataError
+from tfnet.errors import DataError, reason_of
 
 # Raised when the rule of `images` or the layout changes.
 _VERSION = 1
@@ -76,7 +76,7 @@ def materialise(
         except OSError as error:
             raise DataError(
                 f"--cache_dir ({cache_dir}) can't hold the packed copy"
-                f" ({total / 2**20:,.0f} MiB): {error.strerror or error};"
+                f" ({total / 2**20:,.0f} MiB): {reason_of(error)};"
                 " name a directory with room for it."
             ) from error
         packed = _open(place, image_size, source)

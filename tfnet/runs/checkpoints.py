@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tfnet import files
+from tfnet.errors import reason_of
 
 FORMAT = 1
 _ARRAYS, _PROGRESS, _MANIFEST = "arrays.npz", "progress.json", "manifest.json"
@@ -122,9 +123,7 @@ def read(path: Path) -> Checkpoint:
         with np.load(path / _ARRAYS, allow_pickle=False) as arrays:
             return Checkpoint(dict(arrays), progress)
     except OSError as error:
-        raise DamagedError(
-            f"it can't be read: {error.strerror or error}"
-        ) from error
+        raise DamagedError(f"it can't be read: {reason_of(error)}") from error
     except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         # The sums are right, so it was written like that.
         raise DamagedError("it holds no checkpoint") from error

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tfnet import files
-from tfnet.errors import ConfigError, RunError
+from tfnet.errors import ConfigError, RunError, reason_of
 from tfnet.runs.lock import LOCK_FILE, RunLock
 from tfnet.runs.metrics import Metrics, csv_line
 
@@ -105,7 +105,7 @@ class WriteError(RunError):
 
     def __init__(self, error: OSError, path: Path) -> None:
         """Is about `path`."""
-        self.reason = error.strerror or str(error)
+        self.reason = reason_of(error)
         super().__init__(
             f"{path} can't be written: {self.reason}; make room or name"
             " another place with --run_dir."

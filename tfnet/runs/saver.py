@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from tfnet.errors import reason_of
 from tfnet.runs import checkpoints
 from tfnet.runs.checkpoints import Checkpoint
 
@@ -104,7 +105,7 @@ class Saver:
         kept = f"the last good one is {self._last_good}"
         self._tell(
             f"warning: the checkpoint {self._name} can't be written"
-            f" ({self.failure.strerror or self.failure});"
+            f" ({reason_of(self.failure)});"
             f" {kept if self._last_good else 'there is no other yet'}"
         )
 
