@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+import threading
 
 import numpy as np
 import pytest
@@ -265,6 +266,21 @@ def test_a_save_is_due_by_steps_or_by_seconds(tmp_path):
     assert not never.is_due(10**6)
     for one in (by_steps, by_time, never):
         one.close()
+
+
+def test_a_save_that_is_due_while_one_is_written_waits_for_a_later_step(
+    tmp_path,
+):
+    one = saver(tmp_path / "checkpoints", [], every_steps=10)
+    gate = threading.Event()
+    one.save("step-00000010", checkpoint(10), best=None, before=gate.wait)
+    assert not one.is_due(20)
+    gate.set()
+    one.wait()
+    assert one.is_due(21)
+    save(one, 21)
+    one.close()
+    assert names(tmp_path / "checkpoints") == ["step-00000010", "step-00000021"]
 
 
 def test_a_failure_is_told_and_the_next_one_is_tried(tmp_path):
