@@ -3,16 +3,17 @@
 A checkpoint is a directory of three files. `arrays.npz` holds what training
 changes, bit for bit; `progress.json` how far the run had come; and
 `manifest.json` the size and SHA-256 of both, and of itself. It is written
-aside, flushed to disk, read back, and renamed into place.
+aside, read back, flushed to disk, and renamed into place.
 """
 
 import dataclasses
 import hashlib
+import io
 import json
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -83,28 +84,13 @@ def write(folder: Path, name: str, checkpoint: Checkpoint) -> None:
         others are as they were.
     """
     folder.mkdir(exist_ok=True)
+    contents = _contents(checkpoint)
     with files.new_directory(folder / name) as aside:
-        np.savez(aside / _ARRAYS, **dict(checkpoint.arrays))  # type: ignore[arg-type]
-        (aside / _PROGRESS).write_text(
-            json.dumps(checkpoint.progress, indent=1), encoding="utf-8"
-        )
-        kept = {
-            file: {
-                "bytes": (aside / file).stat().st_size,
-                "sha256": _digest(aside / file),
-            }
-            for file in (_ARRAYS, _PROGRESS)
-        }
-        text = _manifest_text({"format": FORMAT, "files": kept})
-        (aside / _MANIFEST).write_text(text, encoding="utf-8")
-        for file in (_ARRAYS, _PROGRESS, _MANIFEST):
-            files.flush(aside / file)
-        try:
-            written = read(aside)
-        except DamagedError as error:
-            raise OSError(f"read back, {error}") from error
-        if not _equal(written, checkpoint):
-            raise OSError("read back, it is not what was written")
+        for file, data in contents.items():
+            (aside / file).write_bytes(data)
+        for file, data in contents.items():
+            if (aside / file).read_bytes() != data:
+                raise OSError(f"{file}, read back, is not what was written")
 
 
 def read(path: Path) -> Checkpoint:
@@ -202,6 +188,22 @@ def _manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
+def _contents(checkpoint: Checkpoint) -> dict[str, bytes]:
+    """Returns what is to be in each file of a checkpoint."""
+    arrays = io.BytesIO()
+    np.savez(arrays, **dict(checkpoint.arrays))  # type: ignore[arg-type]
+    contents = {
+        _ARRAYS: arrays.getvalue(),
+        _PROGRESS: json.dumps(checkpoint.progress, indent=1).encode(),
+    }
+    kept = {
+        file: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for file, data in contents.items()
+    }
+    manifest = _manifest_text({"format": FORMAT, "files": kept})
+    return {**contents, _MANIFEST: manifest.encode()}
+
+
 def _manifest_text(manifest: dict[str, Any]) -> str:
     body = json.dumps(manifest, sort_keys=True)
     signed = {**manifest, "sha256": hashlib.sha256(body.encode()).hexdigest()}
@@ -223,18 +225,3 @@ def _check(path: Path, kept: Mapping[str, Any]) -> None:
 def _digest(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _equal(written: Checkpoint, given: Checkpoint) -> bool:
-    def pairs() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for name, array in given.arrays.items():
-            yield written.arrays[name], array
-
-    return (
-        written.arrays.keys() == given.arrays.keys()
-        and json.dumps(written.progress) == json.dumps(given.progress)
-        and all(
-            one.shape == other.shape and one.tobytes() == other.tobytes()
-            for one, other in pairs()
-        )
-    )

@@ -48,6 +48,7 @@ class TrainState:
         """
         self.model = model
         self.optimizer = optimizer
+        self._strategy = tf.distribute.get_strategy()
         self._ema = ema or 0.0
         self.rate: Any = None
         if not optimizer.built:
@@ -79,8 +80,9 @@ class TrainState:
         The names are of places, not of layers, which Keras counts up from
         model to model.
         """
+        # Reading through the strategy takes five times as long.
         return {
-            name: np.array(variable.numpy())
+            name: np.array(self._on_first_replica(variable).numpy())
             for name, variable in self._variables().items()
         }
 
@@ -125,6 +127,11 @@ class TrainState:
             if id(variable) in trained and not np.isfinite(values).all():
                 return getattr(variable, "path", variable.name)
         return None
+
+    def _on_first_replica(self, variable: Any) -> tf.Variable:
+        is_keras = isinstance(variable, keras.Variable)
+        value = variable.value if is_keras else variable
+        return self._strategy.experimental_local_results(value)[0]
 
     def _variables(self) -> dict[str, Any]:
         scale = self.loss_scale
