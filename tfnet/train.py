@@ -385,4 +385,5 @@ if __name__ == "__main__":
         "tfnet.train",
         "Train an image classifier on all visible devices, and export it.",
         run,
+        Config,
     )
