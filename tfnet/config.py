@@ -326,6 +326,17 @@ class Config(Settings):
         maximum=_MOST,
         may_change=True,
     )
+    early_stopping: int | None = _setting(
+        None,
+        "Stop when so many evaluations, one after the other, were not better"
+        " than the best one before, in accuracy on the test data. Left unset:"
+        " not.",
+        kind=int,
+        minimum=1,
+        maximum=_MOST,
+        example=5,
+        may_change=True,
+    )
     export: bool = _setting(
         True,
         "Leave a SavedModel in the run directory.",
@@ -407,6 +418,11 @@ class Config(Settings):
                 f" ({self.image_size}); for example --crop=4."
             )
         checkpoint_interval(self.checkpoint_every)
+        if self.early_stopping is not None and not self.eval_every:
+            raise ConfigError(
+                f"--early_stopping ({self.early_stopping}) needs evaluations to"
+                " go by; use --eval_every=1 or more."
+            )
         if self.resume == "must" and self.run_dir is None:
             raise ConfigError(
                 "--resume (must) needs --run_dir, the directory of the run to"
