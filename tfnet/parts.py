@@ -7,6 +7,7 @@ Only here, on the page that uses them (`train`) and in the loop (`trainer`), a
 import dataclasses
 import functools
 import platform
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import tfnet
@@ -38,8 +39,24 @@ def start_devices(config: Config) -> "Devices":
     )
 
 
-def open_dataset(config: Config) -> "Dataset":
-    """Opens the data set; what takes long is told on the screen."""
+def start_without_training() -> None:
+    """Imports and starts TensorFlow, for what only uses a model."""
+    from tfnet.devices.runtime import prepare_process
+
+    prepare_process(verbose=False)
+    from tfnet.devices.start import start_without_strategy
+
+    start_without_strategy()
+
+
+def _tell(text: str) -> None:
+    print(text, flush=True)
+
+
+def open_dataset(
+    config: Config, tell: Callable[[str], None] = _tell
+) -> "Dataset":
+    """Opens the data set; tells what takes long."""
     from tfnet.data import open_dataset
 
     return open_dataset(
@@ -48,12 +65,8 @@ def open_dataset(config: Config) -> "Dataset":
         cache_dir=config.cache_dir,
         image_size=config.image_size,
         dry_run=config.dry_run,
-        tell=_tell,
+        tell=tell,
     )
-
-
-def _tell(text: str) -> None:
-    print(text, flush=True)
 
 
 def create_state(
@@ -63,7 +76,7 @@ def create_state(
     from tfnet import training
 
     accumulates = config.accumulate_steps > 1
-    build = functools.partial(build_model, config, dataset)
+    build = functools.partial(build_model, config, len(dataset.class_names))
     synchronise = functools.partial(
         training.synchronise,
         replicas=devices.replicas,
@@ -96,15 +109,13 @@ def create_state(
     return state, notes
 
 
-def build_model(config: Config, dataset: "Dataset") -> Any:
+def build_model(config: Config, num_classes: int) -> Any:
     """Builds the model anew, with its initial weights."""
     from tfnet.models import build_model
 
+    size = config.image_size
     return build_model(
-        config.model,
-        dataset.image_shape,
-        len(dataset.class_names),
-        seed=config.seed,
+        config.model, (size, size, 3), num_classes, seed=config.seed
     )
 
 

@@ -56,6 +56,13 @@ class _Server(tf.Module):
         )
         return self._outputs(images)
 
+    @tf.function(input_signature=[])
+    def about(self) -> dict[str, Any]:
+        return {
+            "class_names": tf.constant(self._class_names),
+            "image_size": tf.constant(self._size),
+        }
+
     def _outputs(self, images: Any) -> dict[str, Any]:
         logits = self._model(image_rule.scale(images), training=False)
         class_id = tf.argmax(logits, axis=-1, output_type=tf.int32)
@@ -81,7 +88,8 @@ def export_saved_model(
     width, 3] of any size; `encoded` takes the bytes of JPEG, PNG, GIF, BMP or
     WebP files, string [batch]. Both give `logits` and `probabilities` (float32
     [batch, classes]), `class_id` (int32 [batch]) and `class_name` (string
-    [batch]).
+    [batch]). `about` takes nothing and gives `class_names` (string [classes])
+    and `image_size` (int32).
 
     Args:
       path: The directory to make; it appears when it is whole and checked.
@@ -104,6 +112,7 @@ def export_saved_model(
                 signatures={
                     "serving_default": server.serve_images,
                     "encoded": server.serve_encoded,
+                    "about": server.about,
                 },
             )
         except tf.errors.ResourceExhaustedError as error:
