@@ -2,10 +2,9 @@
 
 import dataclasses
 import json
-import sys
 from typing import Any
 
-from tfnet import command_line, parts
+from tfnet import command_line
 from tfnet.config import Config
 from tfnet.errors import ConfigError
 from tfnet.scores import Scores
@@ -52,14 +51,8 @@ def evaluate(settings: EvaluateSettings) -> Scores:
     """
     assert settings.run_dir is not None
     run = Run.open(settings.run_dir)
-    given = {
-        name: value
-        for name in ("dataset", "data_dir", "cache_dir")
-        if (value := getattr(settings, name)) is not None
-    }
-    parts.start_without_training()
-    dataset = parts.open_dataset(
-        dataclasses.replace(run.config, **given), tell=_tell
+    dataset = run.open_dataset(
+        settings.dataset, settings.data_dir, settings.cache_dir
     )
     scores = run.evaluate(dataset)
     facts = {
@@ -67,14 +60,10 @@ def evaluate(settings: EvaluateSettings) -> Scores:
         "checkpoint": run.checkpoint,
         "dataset": dataset.name,
         "origin": dataset.origin,
-        "notes": _notes(run, dataset, is_other="dataset" in given),
+        "notes": _notes(run, dataset, is_other=settings.dataset is not None),
     }
     print(_json(facts, scores) if settings.json else _text(facts, scores))
     return scores
-
-
-def _tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _notes(run: Run, dataset: Any, *, is_other: bool) -> list[str]:

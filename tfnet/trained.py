@@ -1,8 +1,10 @@
 """A run that has trained: its settings, history, model, and what they say."""
 
 import csv
+import dataclasses
 import functools
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,7 +12,13 @@ import numpy as np
 
 from tfnet import parts
 from tfnet.config import Config
-from tfnet.errors import ConfigError, DataError, reason_of
+from tfnet.errors import (
+    ConfigError,
+    DataError,
+    Error,
+    RunError,
+    reason_of,
+)
 from tfnet.runs import checkpoints
 from tfnet.runs.directory import (
     CHECKPOINTS,
@@ -21,8 +29,11 @@ from tfnet.runs.directory import (
 
 if TYPE_CHECKING:
     from tfnet.data import Dataset, Examples
+    from tfnet.exports import Comparison
     from tfnet.scores import Scores
 
+_MOST_COMPARED = 10_000
+_MOST_CALIBRATION = 256
 _WHOLE_NUMBERS = ("epoch", "step")
 
 
@@ -105,9 +116,45 @@ class Run:
           DataError: They can't be had any more.
         """
         if self._dataset is None:
-            parts.start_without_training()
-            self._dataset = parts.open_dataset(self.config)
+            self._dataset = self.open_dataset()
         return self._dataset
+
+    def open_dataset(
+        self,
+        dataset: str | None = None,
+        data_dir: str | None = None,
+        cache_dir: str | None = None,
+    ) -> "Dataset":
+        """Opens the data of the run, or others with the same classes.
+
+        Args:
+          dataset: See `Config.dataset`; None: that of the run.
+          data_dir: See `Config.data_dir`; None: that of the run.
+          cache_dir: See `Config.cache_dir`; None: that of the run.
+
+        Raises:
+          DataError: They can't be had, or have other classes.
+        """
+        given = {
+            "dataset": dataset,
+            "data_dir": data_dir,
+            "cache_dir": cache_dir,
+        }
+        changes = {k: v for k, v in given.items() if v is not None}
+        parts.start_without_training()
+        found = parts.open_dataset(
+            dataclasses.replace(self.config, **changes), tell=_tell
+        )
+        self._check_classes(found)
+        return found
+
+    def _check_classes(self, dataset: "Dataset") -> None:
+        if dataset.class_names != self.class_names:
+            raise DataError(
+                f"--dataset ({dataset.name}) must have the classes of the run:"
+                f" {_some(self.class_names)}; it has"
+                f" {_some(dataset.class_names)}."
+            )
 
     @functools.cached_property
     def history(self) -> list[dict[str, Any]]:
@@ -176,14 +223,83 @@ class Run:
         from tfnet.scores import score
 
         dataset = self.dataset if dataset is None else dataset
-        if dataset.class_names != self.class_names:
-            raise DataError(
-                f"--dataset ({dataset.name}) must have the classes of the run:"
-                f" {_some(self.class_names)}; it has"
-                f" {_some(dataset.class_names)}."
-            )
+        self._check_classes(dataset)
         logits = self.logits(dataset.test)
         return score(dataset.test.labels, logits, self.class_names)
+
+    def export(
+        self,
+        formats: Sequence[str],
+        directory: str | Path | None = None,
+        *,
+        dataset: "Dataset | None" = None,
+        tell: Callable[[str], None] = lambda line: None,
+    ) -> dict[str, "Comparison"]:
+        """Exports the model; each file is loaded back and compared.
+
+        A model card, README.md, is written beside what was exported.
+
+        Args:
+          formats: Names of `exports.FORMATS`.
+          directory: Where to write; None: export/ in the run directory.
+          dataset: Whose test images to compare on, the first 10,000 at most;
+            None: that of the run.
+          tell: Is given a line for each format.
+
+        Returns:
+          How each compares with the model, by its format.
+
+        Raises:
+          ConfigError: There is no such format, or no directory.
+          DataError: The data can't be had.
+          RunError: Some could not be had; all others were written.
+        """
+        from tfnet import exports
+        from tfnet.exports.card import write_card
+
+        place = self._export_directory(directory)
+        dataset = self.dataset if dataset is None else dataset
+        self._check_classes(dataset)
+        images, labels = _first(dataset.test, _MOST_COMPARED)
+        calibration, _ = _first(dataset.train, _MOST_CALIBRATION)
+        done: dict[str, Comparison] = {}
+        failed = []
+        for name in formats:
+            try:
+                done[name] = exports.export(
+                    name,
+                    place / exports.FORMATS[name].file,
+                    self.model,
+                    self.class_names,
+                    image_size=self.config.image_size,
+                    examples=images,
+                    labels=labels,
+                    calibration=calibration,
+                )
+            except (OSError, Error) as error:
+                reason = (
+                    reason_of(error)
+                    if isinstance(error, OSError)
+                    else str(error)
+                )
+                failed.append(f"{name}: {reason}")
+            else:
+                tell(_compared(place / exports.FORMATS[name].file, done[name]))
+        if done:
+            write_card(place / "README.md", self.record, done)
+            tell(f"{place / 'README.md'} says how to use them")
+        if failed:
+            raise RunError(f"not exported: {'; '.join(failed)}")
+        return done
+
+    def _export_directory(self, directory: str | Path | None) -> Path:
+        if directory is not None:
+            return Path(directory).expanduser().absolute()
+        if self.directory is None:
+            raise ConfigError(
+                "a dry run has no directory to export to; name one."
+            )
+        return self.directory / "export"
 
     def logits(self, examples: "Examples") -> np.ndarray:
         """Returns what the model gives for examples of the run's image size.
@@ -237,6 +353,30 @@ def _numbers(row: Mapping[str, str]) -> dict[str, Any]:
         return int(text) if name in _WHOLE_NUMBERS else float(text)
 
     return {name: number(name, text) for name, text in row.items()}
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _first(examples: "Examples", most: int) -> tuple[np.ndarray, np.ndarray]:
+    return examples.take(np.arange(min(len(examples), most)))
+
+
+def _compared(path: Path, comparison: "Comparison") -> str:
+    difference = comparison.accuracy - comparison.reference_accuracy
+    return (
+        f"{path}: {_size(path) / 2**10:,.0f} KiB, accuracy"
+        f" {comparison.accuracy:.2%} on {comparison.images:,} test images"
+        f" ({difference * 100:+.2f} points), logits within"
+        f" {comparison.max_difference:.2g}"
+    )
+
+
+def _size(path: Path) -> int:
+    if path.is_file():
+        return path.stat().st_size
+    return sum(one.stat().st_size for one in path.rglob("*") if one.is_file())
 
 
 def _some(names: tuple[str, ...]) -> str:
