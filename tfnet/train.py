@@ -333,7 +333,7 @@ def _export(
     """
     import numpy as np
 
-    from tfnet.runs.saved_model import export_saved_model
+    from tfnet import exports
 
     with contextlib.ExitStack() as stack:
         if directory is None:
@@ -343,14 +343,16 @@ def _export(
             return ["saved_model (the run directory was removed)"]
         path = directory / "saved_model"
         count = min(_COMPARED_IMAGES, len(dataset.test))
-        images, _ = dataset.test.take(np.arange(count))
+        images, labels = dataset.test.take(np.arange(count))
         try:
-            export_saved_model(
+            exports.export(
+                "saved_model",
                 path,
                 model,
                 dataset.class_names,
                 image_size=config.image_size,
                 examples=images,
+                labels=labels,
             )
         except OSError as error:
             return [f"saved_model ({reason_of(error)})"]
