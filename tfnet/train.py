@@ -86,7 +86,10 @@ def run(config: Config) -> Run:
         stack.enter_context(computing_in(config.precision))
         dataset = parts.open_dataset(config)
         _check_data(start, directory, dataset)
-        state, notes = parts.create_state(config, devices, dataset)
+        goes_on = start.checkpoint is not None
+        state, notes = parts.create_state(
+            config, devices, dataset, goes_on=goes_on
+        )
         if directory is None and not config.dry_run:
             directory = _make_directory(config, dataset)
             stack.callback(directory.release)
@@ -276,6 +279,7 @@ def _flagfile(
         dataset=name,
         data_dir=absolute(config.data_dir),
         cache_dir=absolute(config.cache_dir),
+        init_from=absolute(config.init_from),
         run_dir=None,
         resume="auto",
     )

@@ -203,6 +203,8 @@ class _Unpickler(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> np.ndarray:
         """Returns a storage: numbers in one row."""
         _, kind, key, _, count = pid
+        if kind not in _STORAGES.values():
+            raise ValueError("a storage has a type that is none")
         dtype = np.dtype("<u2" if kind == _BFLOAT16 else kind)
         if self._is_big:
             dtype = dtype.newbyteorder(">")
