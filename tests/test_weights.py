@@ -253,4 +253,4 @@ def test_a_checkpoint_of_a_training_says_what_to_save(tmp_path):
     pickle.dump({"epoch": 3}, data, protocol=2)
     path = written(tmp_path / "a.pt", data.getvalue())
     text = error_of(path)
-    assert "'epoch', a int" in text
+    assert "'epoch' of type int" in text

@@ -58,10 +58,7 @@ def convert(converter: Any) -> bytes:
 
 
 def runner(path: Path) -> Any:
-    """Returns what runs the signature of a file; takes any batch size.
-
-    It must be kept whole: what it gives reads the memory of its interpreter.
-    """
+    """Returns what runs the signature of a file; takes any batch size."""
     from ai_edge_litert.interpreter import Interpreter
 
     with hold_back_noise(verbose=False):

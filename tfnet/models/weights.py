@@ -99,7 +99,7 @@ def _read_by_pytorch(path: Path) -> dict[str, np.ndarray]:
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise _not_only_tensors("Python objects") from error
+        raise _not_only_tensors("other things, or is damaged") from error
     _check_mapping(found, torch.Tensor)
     return {
         name: (one.float() if one.dtype is torch.bfloat16 else one).numpy(
@@ -140,10 +140,10 @@ def _read_pt(path: Path) -> dict[str, np.ndarray]:
 
 def _check_mapping(found: Any, kind: type) -> None:
     if not isinstance(found, Mapping):
-        raise _not_only_tensors(f"a {type(found).__name__}")
+        raise _not_only_tensors(f"a {type(found).__name__} without names")
     for name, one in found.items():
         if not isinstance(name, str) or not isinstance(one, kind):
-            raise _not_only_tensors(f"{name!r}, a {type(one).__name__}")
+            raise _not_only_tensors(f"{name!r} of type {type(one).__name__}")
 
 
 def _not_only_tensors(what: str) -> _WrongFileError:
