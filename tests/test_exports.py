@@ -50,11 +50,11 @@ def model(golden):
 
 @pytest.fixture(scope="module")
 def images(model):
-    """100 test images, as PyTorch saw them; the model is right on 75."""
-    shown, _ = next(open_sample().read("test", 28, 100))
+    """40 test images, as PyTorch saw them; the model is right on 30."""
+    shown, _ = next(open_sample().read("test", 28, 40))
     shown = np.pad(shown, ((0, 0), (2, 2), (2, 2), (0, 0)))
     labels = model.predict(scaled(shown), verbose=0).argmax(axis=1)
-    labels[:25] += 1
+    labels[:10] += 1
     return shown, labels
 
 
@@ -129,6 +129,32 @@ LOADERS = {
 }
 
 
+@pytest.fixture
+def record():
+    return {
+        "dataset": {
+            "name": "fashion_mnist_10k",
+            "origin": "the sample bundled with tfnet",
+            "fingerprint": "f" * 64,
+            "train": 8000,
+            "test": 2000,
+            "classes": list(CLASS_NAMES),
+        },
+        "parameters": 62006,
+        "steps": 4000,
+        "test_loss": 0.5633,
+        "test_accuracy": 0.7904,
+        "class_accuracy": dict.fromkeys(CLASS_NAMES, 0.5),
+        "settings": {
+            **{f.name: f.default for f in
+               tfnet.Config.__dataclass_fields__.values()},
+            "learning_rate": 0.02,
+            "run_dir": "/home/someone/run",
+        },
+        "versions": {"tfnet": "0.1.0", "tensorflow": "2.21.0"},
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("name", EXACT)
 def test_a_format_gives_pytorchs_logits(name, exported, golden, images):
     place, comparisons = exported
@@ -139,7 +165,7 @@ def test_a_format_gives_pytorchs_logits(name, exported, golden, images):
     comparison = comparisons[name]
     assert comparison.max_difference < 1e-5
     assert comparison.accuracy == comparison.reference_accuracy == 0.75
-    assert comparison.images == 100
+    assert comparison.images == 40
 
 
 def test_a_full_integer_model_is_small_and_takes_pixels(
@@ -169,6 +195,79 @@ def test_a_full_integer_model_is_small_and_takes_pixels(
     assert comparisons["tflite_int8"].max_difference > 1e-4
 
 
+def test_a_file_has_the_rights_that_others_have(exported):
+    place, _ = exported
+    (place / "plain").write_text("")
+    rights = (place / "plain").stat().st_mode
+    for path in place.rglob("*"):
+        if path.is_file():
+            assert path.stat().st_mode == rights, path
+
+
+def test_onnx_takes_any_number_of_images(exported):
+    place, _ = exported
+    (given,) = onnx.load(place / "model.onnx").graph.input
+    shape = given.type.tensor_type.shape.dim
+    assert [one.dim_param or one.dim_value for one in shape] == [
+        "batch", 32, 32, 3,
+    ]  # fmt: skip
+    assert len(onnx_graph.read(place / "model.onnx")) == 1
+
+
+def test_the_card_says_what_was_trained_and_how_good_it_is(
+    record, exported, tmp_path
+):
+    path = tmp_path / "README.md"
+    record["dataset"]["classes"][0] = "a|b\nc"
+    del record["class_accuracy"]["T-shirt/top"]
+    record["class_accuracy"]["Trouser"] = None
+    write_card(path, json.loads(json.dumps(record)), exported[1])
+    text = path.read_text()
+    assert text.startswith("# net, trained on fashion_mnist_10k\n")
+    for line in (
+        "| images | 8,000 to train and 2,000 to test |",
+        f"| fingerprint | {'f' * 64} |",
+        "| licence | MIT |",
+        "| `--learning_rate` | 0.02 |",
+        "| 0 | a\\|b c |  |",
+        "| 1 | Trouser |  |",
+        "| 2 | Pullover | 50.0% |",
+        "After 4,000 steps: test accuracy 79.0%, test loss 0.5633, on 2,000"
+        " images.",
+        "tfnet 0.1.0, tensorflow 2.21.0",
+    ):
+        assert f"\n{line}\n" in text
+    assert "someone" not in text
+    assert "--momentum" not in text
+    for name, comparison in exported[1].items():
+        assert f"### `{exports.FORMATS[name].file}`: " in text
+        assert (
+            f"right, the trained model {comparison.accuracy:.1%}" in text
+            or (name == "tflite_int8")
+        )
+
+
+@pytest.mark.parametrize(
+    "name", [one for one in exports.FORMATS if one != "pytorch"]
+)
+def test_the_examples_of_the_card_run(
+    name, record, exported, model, tmp_path, monkeypatch, capsys
+):
+    place, comparisons = exported
+    write_card(tmp_path / "README.md", record, comparisons)
+    text = (tmp_path / "README.md").read_text()
+    section = text.split(f"### `{exports.FORMATS[name].file}`")[1]
+    code = re.search(r"```python\n(.*?)```", section, re.DOTALL)[1]
+    assert 3 <= len([line for line in code.splitlines() if line]) <= 6
+    monkeypatch.chdir(place)
+    exec(compile(code, "README.md", "exec"), {})
+    black = -np.ones((1, 32, 32, 3), np.float32)
+    best = int(model.predict(black, verbose=0).argmax())
+    printed = capsys.readouterr().out
+    want = CLASS_NAMES[best] if name == "saved_model" else f"[{best}]"
+    assert want in printed
+
+
 def test_a_full_integer_model_loses_little(tmp_path):
     source = open_sample()
     shown, labels = next(source.read("train", 32, 512))
@@ -177,16 +276,16 @@ def test_a_full_integer_model_loses_little(tmp_path):
         keras.optimizers.Adam(0.003),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
-    model.fit(scaled(shown), labels, batch_size=32, epochs=4, verbose=0)
+    model.fit(scaled(shown), labels, batch_size=32, epochs=3, verbose=0)
     found = export(
         "tflite_int8",
         tmp_path / "a.tflite",
         model,
-        next(source.read("test", 32, 500)),
+        next(source.read("test", 32, 200)),
         calibration=shown[:50],
     )
     assert found.reference_accuracy > 0.6
-    # Of 500 images, 15 may fall on the other side of a border.
+    # Of 200 images, 6 may fall on the other side of a border.
     assert abs(found.accuracy - found.reference_accuracy) <= 0.03
 
 
@@ -213,7 +312,7 @@ def test_any_model_is_exported_with_what_it_does_when_it_serves(
     assert not (tmp_path / "pytorch").exists()
 
 
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("name", ["onnx", "pytorch"])  # a file, a directory
 def test_an_export_that_differs_is_not_kept(
     name, model, images, tmp_path, monkeypatch
 ):
@@ -331,25 +430,6 @@ def test_a_missing_package_is_named_with_the_way_to_get_it(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_has_the_rights_that_others_have(exported):
-    place, _ = exported
-    (place / "plain").write_text("")
-    rights = (place / "plain").stat().st_mode
-    for path in place.rglob("*"):
-        if path.is_file():
-            assert path.stat().st_mode == rights, path
-
-
-def test_onnx_takes_any_number_of_images(exported):
-    place, _ = exported
-    (given,) = onnx.load(place / "model.onnx").graph.input
-    shape = given.type.tensor_type.shape.dim
-    assert [one.dim_param or one.dim_value for one in shape] == [
-        "batch", 32, 32, 3,
-    ]  # fmt: skip
-    assert len(onnx_graph.read(place / "model.onnx")) == 1
-
-
 def test_the_class_for_pytorch_has_the_shapes_of_the_weights(tmp_path, images):
     shown = images[0][:2, :24, :24], images[1][:2]
     model = net.build((24, 24, 3), 4, seed=0)
@@ -365,65 +445,6 @@ def test_the_class_for_pytorch_has_the_shapes_of_the_weights(tmp_path, images):
     assert f"nn.Linear({flat}, 120)" in text
     assert f"nn.Linear(84, {classes})" in text
     assert "[batch, 3, 24, 24]" in text
-
-
-@pytest.fixture
-def record():
-    return {
-        "dataset": {
-            "name": "fashion_mnist_10k",
-            "origin": "the sample bundled with tfnet",
-            "fingerprint": "f" * 64,
-            "train": 8000,
-            "test": 2000,
-            "classes": list(CLASS_NAMES),
-        },
-        "parameters": 62006,
-        "steps": 4000,
-        "test_loss": 0.5633,
-        "test_accuracy": 0.7904,
-        "class_accuracy": dict.fromkeys(CLASS_NAMES, 0.5),
-        "settings": {
-            **{f.name: f.default for f in
-               tfnet.Config.__dataclass_fields__.values()},
-            "learning_rate": 0.02,
-            "run_dir": "/home/someone/run",
-        },
-        "versions": {"tfnet": "0.1.0", "tensorflow": "2.21.0"},
-    }  # fmt: skip
-
-
-def test_the_card_says_what_was_trained_and_how_good_it_is(
-    record, exported, tmp_path
-):
-    path = tmp_path / "README.md"
-    record["dataset"]["classes"][0] = "a|b\nc"
-    del record["class_accuracy"]["T-shirt/top"]
-    record["class_accuracy"]["Trouser"] = None
-    write_card(path, json.loads(json.dumps(record)), exported[1])
-    text = path.read_text()
-    assert text.startswith("# net, trained on fashion_mnist_10k\n")
-    for line in (
-        "| images | 8,000 to train and 2,000 to test |",
-        f"| fingerprint | {'f' * 64} |",
-        "| licence | MIT |",
-        "| `--learning_rate` | 0.02 |",
-        "| 0 | a\\|b c |  |",
-        "| 1 | Trouser |  |",
-        "| 2 | Pullover | 50.0% |",
-        "After 4,000 steps: test accuracy 79.0%, test loss 0.5633, on 2,000"
-        " images.",
-        "tfnet 0.1.0, tensorflow 2.21.0",
-    ):
-        assert f"\n{line}\n" in text
-    assert "someone" not in text
-    assert "--momentum" not in text
-    for name, comparison in exported[1].items():
-        assert f"### `{exports.FORMATS[name].file}`: " in text
-        assert (
-            f"right, the trained model {comparison.accuracy:.1%}" in text
-            or (name == "tflite_int8")
-        )
 
 
 @pytest.mark.parametrize(
@@ -443,27 +464,6 @@ def test_the_licence_is_what_is_known(name, dataset, licence, record, tmp_path):
     text = (tmp_path / "README.md").read_text()
     assert f"| licence | {licence} |" in text
     assert "It was not evaluated." in text
-
-
-@pytest.mark.parametrize(
-    "name", [one for one in exports.FORMATS if one != "pytorch"]
-)
-def test_the_examples_of_the_card_run(
-    name, record, exported, model, tmp_path, monkeypatch, capsys
-):
-    place, comparisons = exported
-    write_card(tmp_path / "README.md", record, comparisons)
-    text = (tmp_path / "README.md").read_text()
-    section = text.split(f"### `{exports.FORMATS[name].file}`")[1]
-    code = re.search(r"```python\n(.*?)```", section, re.DOTALL)[1]
-    assert 3 <= len([line for line in code.splitlines() if line]) <= 6
-    monkeypatch.chdir(place)
-    exec(compile(code, "README.md", "exec"), {})
-    black = -np.ones((1, 32, 32, 3), np.float32)
-    best = int(model.predict(black, verbose=0).argmax())
-    printed = capsys.readouterr().out
-    want = CLASS_NAMES[best] if name == "saved_model" else f"[{best}]"
-    assert want in printed
 
 
 def test_a_pickled_copy_that_differs_is_refused(
