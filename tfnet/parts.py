@@ -58,7 +58,11 @@ def _tell(text: str) -> None:
 
 
 def create_state(
-    config: Config, devices: "Devices", dataset: "Dataset", *, goes_on: bool
+    config: Config,
+    devices: "Devices",
+    dataset: "Dataset",
+    *,
+    goes_on: bool = False,
 ) -> tuple["TrainState", list[str]]:
     """Makes model and optimizer; says what in them is not the same on all.
 
