@@ -140,11 +140,11 @@ def run(flags: list[str], output: Path, doom: Callable[[], None]) -> int:
 
 
 def _command(flags: list[str]) -> int:
-    from tfnet import command_line, train
+    from tfnet import Config, command_line, train
 
     sys.argv = ["tfnet.train", *flags]
     try:
-        command_line.main("tfnet.train", "Train.", train.run)
+        command_line.main("tfnet.train", "Train.", train.run, Config)
     except SystemExit as error:
         return int(error.code or 0)
     return 0

@@ -5,7 +5,8 @@ import pytest
 
 import tfnet
 from tfnet import Config, command_line
-from tfnet.config import OPTIMIZERS, rule_text
+from tfnet.config import OPTIMIZERS
+from tfnet.settings import rule_text
 
 SEED = {
     "model": "net",

@@ -105,6 +105,27 @@ def test_a_finished_run_started_again_changes_nothing(data, tmp_path):
     assert more.record["steps"] == 81
 
 
+def test_early_stopping_counts_on_where_a_run_goes_on(data, tmp_path, capsys):
+    # Nothing is learnt, so that epoch 1 stays the best.
+    still = settings(data, learning_rate=1e-20, early_stopping=2, model="net")
+    whole = {**still, "epochs": 10, "run_dir": str(tmp_path / "whole")}
+    record = tfnet.run(Config(**whole)).record
+    assert record["steps"] == 3 * 27
+    assert record["stopped_early"]
+    assert record["best"]["epoch"] == 1
+    assert "Stopped early: epoch 1 was the best" in capsys.readouterr().out
+    broken = {**still, "epochs": 10, "run_dir": str(tmp_path / "broken")}
+    first = tfnet.run(Config(**{**broken, "epochs": 2})).record
+    assert not first["stopped_early"]
+    rest = tfnet.run(Config(**broken)).record
+    assert rest["steps"] == 3 * 27
+    assert rows(tmp_path / "broken") == rows(tmp_path / "whole")
+    # Started again, it has ended; with more patience, it goes on.
+    assert tfnet.run(Config(**broken)).record["steps"] == 3 * 27
+    patient = Config(**{**broken, "early_stopping": 3})
+    assert tfnet.run(patient).record["steps"] == 4 * 27
+
+
 def test_other_settings_and_other_data_are_named(data, tmp_path):
     place = {"run_dir": str(tmp_path / "r")}
     tfnet.run(Config(**settings(data, **place, steps=3)))

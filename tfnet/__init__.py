@@ -5,7 +5,8 @@ nothing and starts nothing:
 
 * `Config`: every setting of a run, checked.
 * `run(config)`: train, evaluate, export; returns a `Run`.
-* `Run`: what a run gives: a Keras model, a record, a directory.
+* `Run`: what that gives, or `Run.open(directory)`: settings, history, a Keras
+  model, and what it says of images.
 * `Error`, `ConfigError`, `DataError`, `RunError`, `Interrupted`: what can go
   wrong, each with the exit code that the commands use for it.
 """
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
         Interrupted,
         RunError,
     )
-    from tfnet.runs.run import Run
     from tfnet.train import run
+    from tfnet.trained import Run
 
 __version__ = "0.1.0"
 
@@ -33,7 +34,7 @@ _HOME = {
     "DataError": "tfnet.errors",
     "Error": "tfnet.errors",
     "Interrupted": "tfnet.errors",
-    "Run": "tfnet.runs.run",
+    "Run": "tfnet.trained",
     "RunError": "tfnet.errors",
     "run": "tfnet.train",
 }

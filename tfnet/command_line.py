@@ -1,4 +1,4 @@
-"""The command line: absl flags to `Config` and back, and exit codes.
+"""The command line: absl flags to `Settings` and back, and exit codes.
 
 The only place where absl flags are defined and read. The flags live in a
 FlagValues of their own, so that nothing global is touched.
@@ -15,35 +15,38 @@ import textwrap
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from absl import flags
 
-from tfnet.config import Config, rule_text, wrong_value
 from tfnet.errors import ConfigError, Error, Interrupted
+from tfnet.settings import Settings, rule_text, wrong_value
+
+_Settings = TypeVar("_Settings", bound=Settings)
 
 
 class _NumberParser(flags.ArgumentParser):
     """Reads a number; what is no number breaks the rule of its setting."""
 
-    def __init__(self, name: str, kind: type) -> None:
-        self._name = name
-        self._kind = kind
+    def __init__(self, field: dataclasses.Field) -> None:
+        self._field = field
+        self._kind = field.metadata["rule"]["kind"]
 
     def parse(self, argument: str) -> float:
         try:
             return self._kind(argument)
         except ValueError:
-            raise wrong_value(self._name, argument) from None
+            raise wrong_value(self._field, argument) from None
 
 
-def parse(arguments: Sequence[str]) -> Config:
-    """Makes a Config from flags.
+def parse(arguments: Sequence[str], kind: type[_Settings]) -> _Settings:
+    """Makes settings from flags.
 
     Args:
       arguments: Flags without a program's name. `--flagfile=FILE` reads more
         of them from a file; where FILE is not found, and a recipe of that
         name comes with tfnet, that recipe is read.
+      kind: The settings to make.
 
     Returns:
       The settings.
@@ -51,7 +54,7 @@ def parse(arguments: Sequence[str]) -> Config:
     Raises:
       ConfigError: A flag is unknown or its value breaks its rule; one line.
     """
-    values = _flag_values()
+    values = _flag_values(kind)
     if {"--flagfile=", "-flagfile="} & set(arguments):
         raise ConfigError(
             "--flagfile must name a file; for example --flagfile=seed.flags."
@@ -60,9 +63,9 @@ def parse(arguments: Sequence[str]) -> Config:
     try:
         rest = values(["tfnet", *arguments])
     except flags.UnrecognizedFlagError as error:
-        raise ConfigError(_unknown(error.flagname)) from error
+        raise ConfigError(_unknown(error.flagname, kind)) from error
     except flags.IllegalFlagValueError as error:
-        raise _illegal(error) from error
+        raise _illegal(error, kind) from error
     except UnicodeDecodeError as error:
         raise ConfigError(
             "--flagfile must name a text file (UTF-8) with a flag on each"
@@ -78,15 +81,27 @@ def parse(arguments: Sequence[str]) -> Config:
         raise ConfigError(
             f"{error}; write {flag} or {flag.replace('--no', '--')}=false."
         ) from error
-    if len(rest) > 1:
+    others = _others(kind)
+    if len(rest) > 1 and others is None:
         raise ConfigError(
             f"{rest[1]!r} is not a flag; a setting is written --name=value"
             " (--help lists them)."
         )
-    return Config(**values.flag_values_dict())
+    given = values.flag_values_dict()
+    if others is not None:
+        given[others.name] = tuple(rest[1:])
+    return kind(**given)
 
 
-def to_flagfile(config: Config, comment: str) -> str:
+def _others(kind: type[Settings]) -> dataclasses.Field | None:
+    """Returns the field for what is given besides flags, if there is one."""
+    for field in dataclasses.fields(kind):
+        if field.metadata["rule"]["kind"] is tuple:
+            return field
+    return None
+
+
+def to_flagfile(config: Settings, comment: str) -> str:
     """Returns the text of a flagfile that holds every setting of `config`.
 
     Args:
@@ -103,7 +118,12 @@ def to_flagfile(config: Config, comment: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main(command: str, what: str, body: Callable[[Config], object]) -> None:
+def main(
+    command: str,
+    what: str,
+    body: Callable[[_Settings], object],
+    kind: type[_Settings],
+) -> None:
     """Runs a command: parses `sys.argv`, calls `body`, exits.
 
     Exits with 0, or with the code of the `Error` that `body` raised after
@@ -113,6 +133,7 @@ def main(command: str, what: str, body: Callable[[Config], object]) -> None:
       command: The module that is run, such as `tfnet.train`.
       what: One sentence about it, for `--help`.
       body: Does the work.
+      kind: Its settings.
     """
     # Names of classes and files are printed whatever the terminal can show.
     for stream in (sys.stdout, sys.stderr):
@@ -122,10 +143,10 @@ def main(command: str, what: str, body: Callable[[Config], object]) -> None:
     verbose = False
     try:
         if {"--help", "-help", "-h"} & set(arguments):
-            print(_help(command, what), flush=True)
+            print(_help(command, what, kind), flush=True)
             return
-        config = parse(arguments)
-        verbose = config.verbosity > 0
+        config = parse(arguments, kind)
+        verbose = getattr(config, "verbosity", 0) > 0
         body(config)
     except Error as error:
         if verbose:
@@ -167,9 +188,9 @@ def recipes_directory() -> Path:
     return installed if installed.is_dir() else package.parent / "flags"
 
 
-def _flag_values() -> flags.FlagValues:
+def _flag_values(settings: type[Settings]) -> flags.FlagValues:
     values = flags.FlagValues()
-    for field in dataclasses.fields(Config):
+    for field in dataclasses.fields(settings):
         kind = field.metadata["rule"]["kind"]
         default: Any = field.default
         text = field.metadata["help"]
@@ -177,8 +198,8 @@ def _flag_values() -> flags.FlagValues:
             flags.DEFINE_boolean(field.name, default, text, flag_values=values)
         elif kind is str:
             flags.DEFINE_string(field.name, default, text, flag_values=values)
-        else:
-            parser = _NumberParser(field.name, kind)
+        elif kind is not tuple:
+            parser = _NumberParser(field)
             flags.DEFINE(parser, field.name, default, text, values)
     return values
 
@@ -192,21 +213,24 @@ def _find_recipe(argument: str) -> str:
     return argument
 
 
-def _unknown(name: str) -> str:
-    names = [field.name for field in dataclasses.fields(Config)]
+def _unknown(name: str, kind: type[Settings]) -> str:
+    names = [field.name for field in dataclasses.fields(kind)]
     names += ["flagfile", "help"]
     near = difflib.get_close_matches(name.removeprefix("no"), names, n=1)
     hint = f"did you mean --{near[0]}? " if near else ""
     return f"--{name} is not a flag; {hint}(--help lists them all)"
 
 
-def _illegal(error: flags.IllegalFlagValueError) -> ConfigError:
+def _illegal(
+    error: flags.IllegalFlagValueError, kind: type[Settings]
+) -> ConfigError:
     if isinstance(error.__context__, ConfigError):
         return error.__context__
     # absl's own 'flag --name=value: reason', left for booleans.
     name, _, rest = str(error).removeprefix("flag --").partition("=")
-    if name in Config.__dataclass_fields__:
-        return wrong_value(name, rest.rpartition(": ")[0])
+    if name in kind.__dataclass_fields__:
+        field = kind.__dataclass_fields__[name]
+        return wrong_value(field, rest.rpartition(": ")[0])
     return ConfigError(str(error))
 
 
@@ -218,29 +242,42 @@ def _flagfile_text(message: str) -> str:
     return message
 
 
-def _help(command: str, what: str) -> str:
+def _help(command: str, what: str, kind: type[Settings]) -> str:
     """Returns the text of --help: each setting with its rule and default."""
-    lines = [what, "", f"usage: python -m {command} [--name=value ...]", ""]
-    for field in dataclasses.fields(Config):
-        prefix = "[no]" if field.metadata["rule"]["kind"] is bool else ""
-        default = "unset" if field.default is None else field.default
-        lines.append(f"  --{prefix}{field.name}")
-        rule = field.metadata["rule"]
-        free_text = rule["kind"] is str and not rule["choices"]
-        bounds = "" if free_text else f"{rule_text(field)}; "
-        text = f"{field.metadata['help']} ({bounds}default: {default})"
-        lines += textwrap.wrap(
-            text, 78, initial_indent="      ", subsequent_indent="      "
-        )
+    others = _others(kind)
+    usage = f"usage: python -m {command} [--name=value ...]"
+    if others is not None:
+        usage += f" {others.name.upper()} ..."
+    lines = [what, "", usage, ""]
+    for field in dataclasses.fields(kind):
+        text = field.metadata["help"]
+        if field is others:
+            lines += [f"  {field.name.upper()}", *_indented(text)]
+            continue
+        is_flag = field.metadata["rule"]["kind"] is bool
+        lines += [f"  --{'[no]' if is_flag else ''}{field.name}"]
+        lines += _indented(f"{text} ({_bounds(field)})")
     recipes = ", ".join(
         sorted(path.name for path in recipes_directory().glob("*.flags"))
     )
     lines += ["  --flagfile"]
-    lines += textwrap.wrap(
+    lines += _indented(
         "Read more flags from a file, one a line. A recipe that comes with"
-        f" tfnet is found by its name alone: {recipes}.",
-        78,
-        initial_indent="      ",
-        subsequent_indent="      ",
+        f" tfnet is found by its name alone: {recipes}."
     )
     return "\n".join(lines)
+
+
+def _bounds(field: dataclasses.Field) -> str:
+    default = "unset" if field.default is None else field.default
+    rule = field.metadata["rule"]
+    free_text = rule["kind"] is str and not rule["choices"]
+    bounds = "" if free_text else f"{rule_text(field)}; "
+    return f"{bounds}default: {default}"
+
+
+def _indented(text: str) -> list[str]:
+    indent = " " * 6
+    return textwrap.wrap(
+        text, 78, initial_indent=indent, subsequent_indent=indent
+    )

@@ -5,12 +5,13 @@ Owns what a valid setting is. Does not know the command line (see
 """
 
 import dataclasses
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tfnet.errors import ConfigError
+from tfnet.settings import Settings
+from tfnet.settings import setting as _setting
 
 OPTIMIZERS = (
     "sgd",
@@ -35,40 +36,8 @@ _MOST = 2**31 - 1
 _OWN_FUNCTION = r"[\w.]+:\w+"
 
 
-def _setting(
-    default: Any,
-    help: str,
-    *,
-    kind: type,
-    minimum: float | None = None,
-    above: float | None = None,
-    maximum: float | None = None,
-    below: float | None = None,
-    choices: tuple[str, ...] = (),
-    example: Any = None,
-    may_change: bool = False,
-) -> Any:
-    """Describes one field of `Config`; the bounds are part of its rule.
-
-    A setting that `may_change` can be another when a run goes on.
-    """
-    rule = {
-        "kind": kind,
-        "minimum": minimum,
-        "above": above,
-        "maximum": maximum,
-        "below": below,
-        "choices": choices,
-        "example": default if example is None else example,
-    }
-    return dataclasses.field(
-        default=default,
-        metadata={"help": help, "rule": rule, "may_change": may_change},
-    )
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(Settings):
     """The settings of one run, valid by construction.
 
     Every field is also a flag of the commands, under the same name. None
@@ -369,6 +338,17 @@ class Config:
         maximum=_MOST,
         may_change=True,
     )
+    early_stopping: int | None = _setting(
+        None,
+        "Stop when so many evaluations, one after the other, were not better"
+        " than the best one before, in accuracy on the test data. Left unset:"
+        " not.",
+        kind=int,
+        minimum=1,
+        maximum=_MOST,
+        example=5,
+        may_change=True,
+    )
     export: bool = _setting(
         True,
         "Leave a SavedModel in the run directory.",
@@ -435,12 +415,7 @@ class Config:
 
     def __post_init__(self) -> None:
         """Checks every field by its rule, then what fields say together."""
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if value is None and field.default is None:
-                continue
-            checked = _check(field, value)
-            object.__setattr__(self, field.name, checked)
+        super().__post_init__()
         _check_name("model", self.model, ("net",))
         _check_name("optimizer", self.optimizer, OPTIMIZERS)
         _check_class_weights(self.class_weights)
@@ -456,6 +431,11 @@ class Config:
                 f" ({self.image_size}); for example --crop=4."
             )
         checkpoint_interval(self.checkpoint_every)
+        if self.early_stopping is not None and not self.eval_every:
+            raise ConfigError(
+                f"--early_stopping ({self.early_stopping}) needs evaluations to"
+                " go by; use --eval_every=1 or more."
+            )
         if self.resume == "must" and self.run_dir is None:
             raise ConfigError(
                 "--resume (must) needs --run_dir, the directory of the run to"
@@ -491,41 +471,12 @@ class Config:
     def _only_with(self, name: str, other: str, value: str) -> None:
         """Refuses a setting that another one leaves without an effect."""
         given = getattr(self, name)
-        if getattr(self, other) != value and given != _default(name):
+        default = Config.__dataclass_fields__[name].default
+        if getattr(self, other) != value and given != default:
             raise ConfigError(
                 f"--{name} ({given}) is for --{other}={value} only; leave it"
                 f" out with --{other}={getattr(self, other)}."
             )
-
-    @classmethod
-    def from_flags(cls, arguments: Sequence[str] = ()) -> "Config":
-        """Makes a Config from command-line flags, given as a list.
-
-        Args:
-          arguments: Flags as a shell passes them, without a program's name,
-            such as `['--flagfile=flags/seed.flags', '--epochs=1']`.
-
-        Returns:
-          The settings. Neither `sys.argv` nor absl's FLAGS is touched.
-
-        Raises:
-          ConfigError: A flag is unknown or its value breaks its rule.
-        """
-        from tfnet import command_line
-
-        return command_line.parse(arguments)
-
-
-def wrong_value(name: str, value: Any) -> ConfigError:
-    """Returns the error for a `value` that breaks the rule of field `name`."""
-    field = next(f for f in dataclasses.fields(Config) if f.name == name)
-    shown = "" if value is None else str(value)
-    if not shown.isprintable():
-        shown = repr(shown)
-    return ConfigError(
-        f"--{name} ({shown}) must be {rule_text(field)};"
-        f" for example {_example(field)}."
-    )
 
 
 def changed_settings(config: Config, before: Mapping[str, Any]) -> list[str]:
@@ -545,72 +496,6 @@ def changed_settings(config: Config, before: Mapping[str, Any]) -> list[str]:
         if was != now and not field.metadata["may_change"]:
             changed.append(f"--{field.name} was {was} and is {now}")
     return changed
-
-
-def rule_text(field: dataclasses.Field) -> str:
-    """Returns the rule of a field of `Config` in words."""
-    rule = field.metadata["rule"]
-    if rule["choices"]:
-        *most, last = rule["choices"]
-        return f"{', '.join(most)} or {last}"
-    if rule["kind"] is bool:
-        return "true or false"
-    if rule["kind"] is str:
-        return "text without line breaks or blanks at its ends"
-    words = {int: "a whole number,", float: "a finite number,"}[rule["kind"]]
-    bounds = [
-        f"{label} {rule[key]:,}"
-        for key, label in (
-            ("minimum", "at least"),
-            ("above", "above"),
-            ("maximum", "at most"),
-            ("below", "below"),
-        )
-        if rule[key] is not None
-    ]
-    return f"{words} {' and '.join(bounds)}".rstrip(" ,")
-
-
-def _example(field: dataclasses.Field) -> str:
-    example = field.metadata["rule"]["example"]
-    if isinstance(example, bool):
-        return f"--{'' if example else 'no'}{field.name}"
-    return f"--{field.name}={example}"
-
-
-def _default(name: str) -> Any:
-    return Config.__dataclass_fields__[name].default
-
-
-def _check(field: dataclasses.Field, value: Any) -> Any:
-    """Returns `value` in the type of `field`, or raises ConfigError."""
-    rule = field.metadata["rule"]
-    kind = rule["kind"]
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    is_kind = isinstance(value, kind) and (
-        kind is bool or not isinstance(value, bool)
-    )
-    if not is_kind or not _within(rule, value):
-        raise wrong_value(field.name, value)
-    return value
-
-
-def _within(rule: dict[str, Any], value: Any) -> bool:
-    if rule["kind"] is bool:
-        return True
-    if rule["kind"] is str:
-        if rule["choices"]:
-            return value in rule["choices"]
-        # config.flags must be able to hold it on a line of its own.
-        return value != "" and value == value.strip() and value.isprintable()
-    return (
-        math.isfinite(value)
-        and (rule["minimum"] is None or value >= rule["minimum"])
-        and (rule["above"] is None or value > rule["above"])
-        and (rule["maximum"] is None or value <= rule["maximum"])
-        and (rule["below"] is None or value < rule["below"])
-    )
 
 
 def _check_name(flag: str, name: str, known: tuple[str, ...]) -> None:

@@ -7,6 +7,7 @@ Only here, on the page that uses them (`train`) and in the loop (`trainer`), a
 import dataclasses
 import functools
 import platform
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +40,24 @@ def start_devices(config: Config) -> "Devices":
     )
 
 
-def open_dataset(config: Config) -> "Dataset":
-    """Opens the data set; what takes long is told on the screen."""
+def start_without_training() -> None:
+    """Imports and starts TensorFlow, for what only uses a model."""
+    from tfnet.devices.runtime import prepare_process
+
+    prepare_process(verbose=False)
+    from tfnet.devices.start import start_without_strategy
+
+    start_without_strategy()
+
+
+def _tell(text: str) -> None:
+    print(text, flush=True)
+
+
+def open_dataset(
+    config: Config, tell: Callable[[str], None] = _tell
+) -> "Dataset":
+    """Opens the data set; tells what takes long."""
     from tfnet.data import open_dataset
 
     return open_dataset(
@@ -49,12 +66,8 @@ def open_dataset(config: Config) -> "Dataset":
         cache_dir=config.cache_dir,
         image_size=config.image_size,
         dry_run=config.dry_run,
-        tell=_tell,
+        tell=tell,
     )
-
-
-def _tell(text: str) -> None:
-    print(text, flush=True)
 
 
 def create_state(
@@ -75,7 +88,7 @@ def create_state(
     from tfnet import training
 
     accumulates = config.accumulate_steps > 1
-    build = functools.partial(build_model, config, dataset)
+    build = functools.partial(build_model, config, len(dataset.class_names))
     synchronise = functools.partial(
         training.synchronise,
         replicas=devices.replicas,
@@ -144,15 +157,13 @@ def _start_weights(config: Config, model: Any, *, goes_on: bool) -> list[str]:
     ]
 
 
-def build_model(config: Config, dataset: "Dataset") -> Any:
+def build_model(config: Config, num_classes: int) -> Any:
     """Builds the model anew, with its initial weights."""
     from tfnet.models import build_model
 
+    size = config.image_size
     return build_model(
-        config.model,
-        dataset.image_shape,
-        len(dataset.class_names),
-        seed=config.seed,
+        config.model, (size, size, 3), num_classes, seed=config.seed
     )
 
 

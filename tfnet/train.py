@@ -32,9 +32,9 @@ from tfnet.runs.directory import (
 )
 from tfnet.runs.record import recorded
 from tfnet.runs.resume import Start, find_start, from_the_first_step
-from tfnet.runs.run import Run
 from tfnet.runs.signals import StopSignals
 from tfnet.runs.summary import first_lines, last_lines
+from tfnet.trained import Run
 
 if TYPE_CHECKING:
     from tfnet.data import Dataset
@@ -203,7 +203,13 @@ def _run(
                 f" {', '.join(missing)}. Make room, and start the same command"
                 " again with this --run_dir."
             )
-    return Run(model=model, record=record, directory=place)
+    return Run(
+        config=config,
+        record=record,
+        directory=place,
+        model=model,
+        dataset=dataset,
+    )
 
 
 def _resumed(start: Start, record: dict[str, Any]) -> list[dict[str, Any]]:
@@ -321,7 +327,7 @@ def _plain_copy(config: Config, dataset: "Dataset", state: "TrainState") -> Any:
     Keras' own `predict` and `fit` follow the strategy a model was made under,
     and crash there when a replica gets no example; an ordinary model does not.
     """
-    model = parts.build_model(config, dataset)
+    model = parts.build_model(config, len(dataset.class_names))
     with state.averages_in_use():
         model.set_weights(state.model.get_weights())
     return model
@@ -391,4 +397,5 @@ if __name__ == "__main__":
         "tfnet.train",
         "Train an image classifier on all visible devices, and export it.",
         run,
+        Config,
     )

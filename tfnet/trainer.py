@@ -40,6 +40,7 @@ class Progress:
       is_evaluated: Whether what is due after that step is done: the line of
         an epoch, the evaluation.
       best: The best test accuracy, its epoch and its checkpoint.
+      evaluations_since_best: How many were not better, one after the other.
       rewinds: What was left out because a number was not finite.
       evaluation: The last evaluation and its step, but for its confusion
         matrix.
@@ -48,6 +49,7 @@ class Progress:
     step: int = 0
     is_evaluated: bool = False
     best: dict[str, Any] | None = None
+    evaluations_since_best: int = 0
     rewinds: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     evaluation: dict[str, Any] | None = None
 
@@ -169,6 +171,12 @@ class Trainer:
                         self._train_epoch()
                 except NotFiniteError as error:
                     self._go_back(error)
+            if self.stops_early and self.progress.best is not None:
+                self._screen.line(
+                    f"Stopped early: epoch {self.progress.best['epoch']} was"
+                    " the best on the test data; its checkpoint is"
+                    f" {self.progress.best['checkpoint']}."
+                )
 
     @property
     def totals(self) -> dict[str, Any]:
@@ -177,6 +185,7 @@ class Trainer:
             **self._log.totals(),
             "skipped_steps": self._state.skipped_steps,
             "rewinds": self.progress.rewinds,
+            "stopped_early": self.stops_early,
             "best": self.progress.best,
         }
 
@@ -228,7 +237,17 @@ class Trainer:
             self._train.trace(is_padded)
 
     def _is_at_end(self) -> bool:
-        return self.progress.step >= self.total and not self._is_due()
+        if self._is_due():
+            return False
+        return self.progress.step >= self.total or self.stops_early
+
+    @property
+    def stops_early(self) -> bool:
+        """Whether --early_stopping ends the run here."""
+        patience = self._config.early_stopping
+        waited = self.progress.evaluations_since_best
+        is_evaluated = self.progress.is_evaluated
+        return patience is not None and is_evaluated and waited >= patience
 
     def _is_due(self) -> bool:
         """Whether the end of an epoch, or of the run, comes next."""
@@ -334,7 +353,9 @@ class Trainer:
             "top_5": evaluation.top_5,
         }
         best = self.progress.best
+        self.progress.evaluations_since_best += 1
         if best is None or evaluation.accuracy > best["test_accuracy"]:
+            self.progress.evaluations_since_best = 0
             self.progress.best = {
                 "test_accuracy": evaluation.accuracy,
                 "epoch": epoch + 1,

@@ -130,6 +130,18 @@ def start_devices(
     )
 
 
+def start_without_strategy() -> None:
+    """Starts TensorFlow for a program that trains nothing.
+
+    GPU memory is taken as it is needed. Where TensorFlow runs already, it
+    stays as it is.
+    """
+    with hold_back_noise(verbose=False):
+        for gpu in tf.config.list_physical_devices("GPU"):
+            _unless_started(tf.config.experimental.set_memory_growth, gpu, True)
+        tf.config.list_logical_devices()
+
+
 def _too_many(devices: int, kind: str, physical: list, split: int) -> str:
     there = f"{len(physical)} {kind}{'s' if len(physical) > 1 else ''}"
     if split > 1:

@@ -5,6 +5,8 @@ The signature `serving_default` takes `images`, uint8 [batch, height, width, 3]
 of any size; `encoded` takes the bytes of JPEG, PNG, GIF, BMP or WebP files,
 string [batch]. Both give `logits` and `probabilities` (float32 [batch,
 classes]), `class_id` (int32 [batch]) and `class_name` (string [batch]).
+`about` takes nothing and gives `class_names` (string [classes]) and
+`image_size` (int32).
 """
 
 import errno
@@ -51,6 +53,13 @@ class _Server(tf.Module):
         )
         return self._outputs(images)
 
+    @tf.function(input_signature=[])
+    def about(self) -> dict[str, Any]:
+        return {
+            "class_names": tf.constant(list(self._classifier.class_names)),
+            "image_size": tf.constant(self._size),
+        }
+
     def _outputs(self, images: Any) -> dict[str, Any]:
         logits = self._classifier.logits(images)
         class_id = tf.argmax(logits, axis=-1, output_type=tf.int32)
@@ -77,6 +86,7 @@ def write(path: Path, classifier: Classifier) -> None:
             signatures={
                 "serving_default": server.serve_images,
                 "encoded": server.serve_encoded,
+                "about": server.about,
             },
         )
     except tf.errors.ResourceExhaustedError as error:

@@ -62,10 +62,7 @@ class RunDirectory:
           OSError: It can't be read.
           ValueError: It does not hold a record.
         """
-        record = json.loads((self.path / RECORD).read_text(encoding="utf-8"))
-        if not isinstance(record, dict):
-            raise ValueError("not a record")
-        return record
+        return read_record(self.path)
 
     def write_confusion(
         self, class_names: Sequence[str], confusion: np.ndarray
@@ -94,6 +91,19 @@ class RunDirectory:
             files.write_text(path, text)
         except OSError as error:
             raise WriteError(error, path) from error
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Reads run.json of a run directory.
+
+    Raises:
+      OSError: It can't be read.
+      ValueError: It does not hold a record.
+    """
+    record = json.loads((path / RECORD).read_text(encoding="utf-8"))
+    if not isinstance(record, dict):
+        raise ValueError("not a record")
+    return record
 
 
 class WriteError(RunError):

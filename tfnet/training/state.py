@@ -99,20 +99,7 @@ class TrainState:
                 f"it has {len(given)} variables where there are"
                 f" {len(variables)}"
             )
-        values = {}
-        for name, variable in variables.items():
-            # NumPy's files know no bfloat16.
-            dtype = tf.as_dtype(variable.dtype).as_numpy_dtype
-            array = arrays[name]
-            array = array.view(dtype) if array.dtype.kind == "V" else array
-            if (array.shape, array.dtype) != (tuple(variable.shape), dtype):
-                raise ValueError(
-                    f"{name} has shape {array.shape} in {array.dtype} where"
-                    f" there is {tuple(variable.shape)} in {np.dtype(dtype)}"
-                )
-            values[name] = array
-        for name, variable in variables.items():
-            variable.assign(values[name])
+        _assign(variables, arrays)
 
     def first_not_finite(self, arrays: Mapping[str, np.ndarray]) -> str | None:
         """Returns the weight, among what `capture` returned, with NaN or inf.
@@ -167,6 +154,59 @@ class TrainState:
         finally:
             for weight, value in zip(weights, kept, strict=False):
                 weight.assign(value)
+
+
+def set_trained_weights(
+    model: keras.Model, arrays: Mapping[str, np.ndarray]
+) -> None:
+    """Gives a model what training has made of it: averages, if there are any.
+
+    Args:
+      model: Its variables are set.
+      arrays: What `TrainState.capture` returned, of a model like this one.
+
+    Raises:
+      ValueError: It was another model; nothing was changed.
+    """
+    trainable = {id(one) for one in model.trainable_variables}
+    averages = sorted(
+        (name for name in arrays if name.startswith("average/")), key=_number
+    )
+    names: dict[str, Any] = {}
+    for number, variable in enumerate(model.variables):
+        is_averaged = averages and id(variable) in trainable
+        name = averages.pop(0) if is_averaged else f"model/{number}"
+        names[name] = variable
+    count = sum(name.startswith("model/") for name in arrays)
+    if count != len(model.variables) or averages:
+        raise ValueError(
+            f"it has {count} variables where there are {len(model.variables)}"
+        )
+    _assign(names, arrays)
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition("/")[2])
+
+
+def _assign(
+    variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> None:
+    """Assigns all or, where one does not fit, none."""
+    values = {}
+    for name, variable in variables.items():
+        # NumPy's files know no bfloat16.
+        dtype = tf.as_dtype(variable.dtype).as_numpy_dtype
+        array = arrays[name]
+        array = array.view(dtype) if array.dtype.kind == "V" else array
+        if (array.shape, array.dtype) != (tuple(variable.shape), dtype):
+            raise ValueError(
+                f"{name} has shape {array.shape} in {array.dtype} where"
+                f" there is {tuple(variable.shape)} in {np.dtype(dtype)}"
+            )
+        values[name] = array
+    for name, variable in variables.items():
+        variable.assign(values[name])
 
 
 class LossScale:

@@ -1,0 +1,229 @@
+"""Find a learning rate: `python -m tfnet.lr_find`, a range test.
+
+Trains for some steps while the rate rises from very small to very large, and
+looks at where the loss falls fastest. Smith, Cyclical Learning Rates for
+Training Neural Networks (2017), section 3.3.
+"""
+
+import contextlib
+import dataclasses
+import itertools
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfnet import command_line, parts
+from tfnet.config import Config
+from tfnet.errors import ConfigError, RunError
+from tfnet.runs.signals import StopSignals
+from tfnet.settings import same_setting, setting
+
+if TYPE_CHECKING:
+    from tfnet.data import Dataset
+    from tfnet.devices.start import Devices
+
+_STEPS = 300
+# How many parts the curve has that are smoothed, and how far above its lowest
+# the loss may get.
+_WINDOWS = 15
+_DIVERGED = 4.0
+_LINES = 16
+_BAR = 45
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FindSettings(Config):
+    """The settings of a run, and what rates to try."""
+
+    lowest_rate: float = setting(
+        1e-6, "The learning rate of the first step.", kind=float, minimum=1e-30
+    )
+    highest_rate: float = setting(
+        1.0, "The learning rate of the last step.", kind=float, minimum=1e-30
+    )
+    steps: int | None = same_setting(
+        Config,
+        "steps",
+        help=f"How many steps to try. Left unset: {_STEPS}.",
+    )
+    json: bool = setting(False, "Print one JSON object.", kind=bool)
+
+    def __post_init__(self) -> None:
+        """Checks every field, then what fields say together."""
+        super().__post_init__()
+        if self.lowest_rate >= self.highest_rate:
+            raise ConfigError(
+                f"--lowest_rate ({self.lowest_rate}) must be below"
+                f" --highest_rate ({self.highest_rate})."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """The loss while the learning rate rises.
+
+    Attributes:
+      rates: The rate of each step, geometric: float64 [steps].
+      losses: The mean loss of each step: float64 [steps].
+      smoothed: Their median over the steps around: the same.
+      suggestion: The rate where that falls fastest; None: it never falls.
+    """
+
+    rates: np.ndarray
+    losses: np.ndarray
+    smoothed: np.ndarray
+    suggestion: float | None
+
+
+def make_curve(rates: np.ndarray, losses: np.ndarray) -> Curve:
+    """Smooths losses, and finds the rate where they fall fastest.
+
+    Args:
+      rates: Learning rates that rise: float64 [steps].
+      losses: The loss of each step, finite: float64 [steps].
+    """
+    smoothed = _smoothed(losses)
+    # Beyond the lowest, it only falls again by chance.
+    end = int(np.argmin(smoothed)) + 1
+    suggestion = None
+    if end >= 3:
+        slopes = np.gradient(smoothed[:end], np.log(rates[:end]))
+        steepest = int(np.argmin(slopes))
+        suggestion = float(rates[steepest]) if slopes[steepest] < 0 else None
+    return Curve(rates, losses, smoothed, suggestion)
+
+
+def _smoothed(losses: np.ndarray) -> np.ndarray:
+    # Around each step, not before it: an average of what was before lags, and
+    # would suggest too high a rate.
+    reach = max(1, len(losses) // (2 * _WINDOWS))
+    return np.array(
+        [
+            np.median(losses[max(0, i - reach) : i + reach + 1])
+            for i in range(len(losses))
+        ]
+    )
+
+
+def find(config: FindSettings) -> Curve:
+    """Trains while the rate rises; prints the curve and a suggestion.
+
+    Args:
+      config: The settings; nothing is written.
+
+    Raises:
+      ConfigError: A setting can't be had on this machine.
+      DataError: The data set can't be had.
+      RunError: The first loss is not finite.
+      Interrupted: A signal ended it.
+    """
+    with StopSignals(), contextlib.ExitStack() as stack:
+        devices = parts.start_devices(config)
+        from tfnet.models.precision import computing_in
+
+        stack.enter_context(computing_in(config.precision))
+        dataset = parts.open_dataset(config)
+        curve = make_curve(*_try_rates(config, devices, dataset))
+    if config.json:
+        fields = dataclasses.asdict(curve)
+        print(json.dumps({k: _plain(v) for k, v in fields.items()}))
+    else:
+        print(_text(curve))
+    return curve
+
+
+def _try_rates(
+    config: FindSettings, devices: "Devices", dataset: "Dataset"
+) -> tuple[np.ndarray, np.ndarray]:
+    from tfnet import training
+
+    count = config.steps or _STEPS
+    rates = np.geomspace(config.lowest_rate, config.highest_rate, count)
+    state, _ = parts.create_state(config, devices, dataset)
+    train = training.TrainFunction(
+        devices.strategy,
+        state,
+        dataset.image_shape,
+        parts.step_rule(config, dataset),
+        accumulates=config.accumulate_steps > 1,
+    )
+    losses: list[float] = []
+    for epoch in itertools.count():
+        blocks = training.train_epoch(
+            train,
+            dataset.train,
+            seed=config.seed,
+            epoch=epoch,
+            batch_size=config.batch_size,
+            batches=config.accumulate_steps,
+            replicas=devices.replicas,
+            steps=count - len(losses),
+            until_stop=lambda step: 10,
+            learning_rate=lambda steps: rates[steps],
+        )
+        with contextlib.closing(blocks):
+            for block in blocks:
+                losses += block.loss.tolist()
+                if _has_diverged(np.array(losses)) or len(losses) >= count:
+                    return _finite(rates, np.array(losses))
+    raise AssertionError("an epoch has steps")
+
+
+def _has_diverged(losses: np.ndarray) -> bool:
+    if not np.isfinite(losses).all():
+        return True
+    smoothed = _smoothed(losses)
+    return bool(smoothed[-1] > _DIVERGED * smoothed.min())
+
+
+def _finite(
+    rates: np.ndarray, losses: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    finite = np.isfinite(losses)
+    count = len(losses) if finite.all() else int(np.argmin(finite))
+    if count == 0:
+        raise RunError(
+            "the loss of the first step is not finite; the learning rate has"
+            " no part in that. Look at the data and the model."
+        )
+    return rates[:count], losses[:count]
+
+
+def _plain(value: object) -> object:
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _text(curve: Curve) -> str:
+    """Returns the curve in a few lines, and what follows from it."""
+    count = len(curve.rates)
+    chosen = np.unique(np.linspace(0, count - 1, _LINES).astype(int))
+    full = 1.5 * max(float(curve.smoothed[0]), 1e-300)
+    lines = ["learning rate     loss"]
+    for i in chosen:
+        part = min(1.0, float(curve.smoothed[i]) / full)
+        lines.append(
+            f"{curve.rates[i]:13.1e}  {curve.smoothed[i]:7.3f}"
+            f"  {'#' * round(_BAR * part)}"
+        )
+    if curve.suggestion is None:
+        lines.append(
+            "The loss fell nowhere, so there is nothing to suggest; try"
+            " another --lowest_rate, or more --steps."
+        )
+    else:
+        lines.append(
+            "The loss falls fastest at"
+            f" --learning_rate={curve.suggestion:.1e} ({count:,} steps tried);"
+            " with --momentum or adam, a third of it is on the safe side."
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    command_line.main(
+        "tfnet.lr_find",
+        "Try learning rates that rise, and say where the loss falls fastest.",
+        find,
+        FindSettings,
+    )

@@ -1,0 +1,337 @@
+"""Predict: `python -m tfnet.predict MODEL IMAGES...`.
+
+Needs the SavedModel alone: no code of the model, no data set, no tfnet inside.
+"""
+
+import contextlib
+import csv
+import dataclasses
+import glob
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from tfnet import command_line
+from tfnet.config import Config
+from tfnet.data.folder import natural_order
+from tfnet.errors import ConfigError, RunError, reason_of
+from tfnet.settings import Settings, same_setting, setting
+
+_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
+_NO_IMAGE = "no image that can be read (JPEG, PNG, GIF, BMP or WebP)"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PredictSettings(Settings):
+    """The settings of the command."""
+
+    model_and_images: tuple[str, ...] = setting(
+        (),
+        "First a run directory, or a saved_model directory; then images: files,"
+        " folders (every image below them), patterns such as 'img/*.png', or -"
+        " for names on the standard input, one a line.",
+        kind=tuple,
+    )
+    top_k: int = setting(
+        1,
+        "How many classes to name for each image, the most probable first.",
+        kind=int,
+        minimum=1,
+    )
+    json: bool = setting(
+        False, "Print one JSON object for each image, on a line.", kind=bool
+    )
+    csv: bool = setting(False, "Print a CSV table.", kind=bool)
+    batch_size: int = setting(
+        256, "Images in one call of the model.", kind=int, minimum=1
+    )
+    verbosity: int = same_setting(Config, "verbosity")
+
+    def __post_init__(self) -> None:
+        """Checks every field, then what fields say together."""
+        super().__post_init__()
+        if len(self.model_and_images) < 2:
+            raise ConfigError(
+                "a model and images must be given; for example: python -m"
+                " tfnet.predict runs/first frog.jpg."
+            )
+        if self.json and self.csv:
+            raise ConfigError("--json and --csv exclude each other.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """What a model says about one image.
+
+    Attributes:
+      file: The name of the file, as it was given or found.
+      classes: Class names, the most probable first.
+      probabilities: Theirs, in [0, 1].
+    """
+
+    file: str
+    classes: tuple[str, ...]
+    probabilities: tuple[float, ...]
+
+
+def predict(settings: PredictSettings) -> None:
+    """Prints what a model says about images.
+
+    Args:
+      settings: The settings.
+
+    Raises:
+      ConfigError: There is no such model.
+      RunError: Some files are no images; all others were printed.
+    """
+    model, *images = settings.model_and_images
+    place = find_saved_model(model)
+    files, missing = find_images(images)
+    write = _writer(settings)
+    unreadable = list(missing)
+    for name, reason in missing:
+        _tell(name, reason)
+    with _progress(len(files)) as advance:
+        for found, failed in predictions(
+            place, files, top_k=settings.top_k, batch_size=settings.batch_size
+        ):
+            for one in found:
+                write(one)
+            for name, reason in failed:
+                _tell(name, reason)
+            unreadable += failed
+            advance(len(found) + len(failed))
+    if unreadable:
+        raise RunError(
+            f"{len(unreadable):,} of {len(files) + len(missing):,} could not"
+            " be read; they are named above."
+        )
+
+
+def find_saved_model(place: str) -> Path:
+    """Returns the saved_model directory that a place is or holds.
+
+    Raises:
+      ConfigError: It is none and holds none.
+    """
+    path = Path(place).expanduser()
+    for one in (path, path / "saved_model"):
+        if (one / "saved_model.pb").is_file():
+            return one
+    raise ConfigError(
+        f"{place} must be a run directory with a saved_model/ in it, or a"
+        " saved_model directory; it is neither."
+    )
+
+
+def find_images(
+    given: Sequence[str],
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """Returns the files that are meant, and what is not there, and why.
+
+    Args:
+      given: Files, folders, patterns, or `-` for names on standard input.
+    """
+    files: list[str] = []
+    missing: list[tuple[str, str]] = []
+    for name in given:
+        if name == "-":
+            lines = sys.stdin.buffer.read().split(b"\n")
+            files += [os.fsdecode(line) for line in lines if line]
+            continue
+        path = os.path.expanduser(name)
+        if os.path.isdir(path):
+            found = list(_images_below(path))
+            files += found
+            if not found:
+                missing.append((name, "a folder without an image"))
+        elif glob.has_magic(path) and not os.path.lexists(path):
+            found = sorted(glob.glob(path, recursive=True), key=natural_order)
+            files += [one for one in found if not os.path.isdir(one)]
+            if not found:
+                missing.append((name, "a pattern that fits no file"))
+        else:
+            files.append(path)
+    return files, missing
+
+
+def _images_below(folder: str) -> Iterator[str]:
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(
+            (one for one in folders if not one.startswith(".")),
+            key=natural_order,
+        )
+        for name in sorted(names, key=natural_order):
+            is_hidden = name.startswith(".")
+            if name.lower().endswith(_SUFFIXES) and not is_hidden:
+                yield os.path.join(place, name)
+
+
+def predictions(
+    saved_model: Path, files: Sequence[str], *, top_k: int, batch_size: int
+) -> Iterator[tuple[list[Prediction], list[tuple[str, str]]]]:
+    """Reads images and gives what a model says about them, batch by batch.
+
+    Args:
+      saved_model: A directory that tfnet exported.
+      files: The images.
+      top_k: How many classes to name for each.
+      batch_size: Images in one call of the model.
+
+    Yields:
+      The predictions, in the order of the files, and for each file that is no
+      image its name and why.
+    """
+    model = _Model(saved_model)
+    starts = range(0, len(files), batch_size)
+    batches = [files[start : start + batch_size] for start in starts]
+    with ThreadPoolExecutor(1) as reader:
+        # Files are read while the model works on those before.
+        ahead = reader.submit(_read, batches[0] if batches else ())
+        for following in [*batches[1:], ()]:
+            contents, failed = ahead.result()
+            ahead = reader.submit(_read, following)
+            found, no_images = model.predict(contents, top_k)
+            yield found, failed + no_images
+
+
+def _read(
+    files: Sequence[str],
+) -> tuple[list[tuple[str, bytes]], list[tuple[str, str]]]:
+    contents, failed = [], []
+    for name in files:
+        try:
+            contents.append((name, Path(name).read_bytes()))
+        except OSError as error:
+            failed.append((name, reason_of(error)))
+        except ValueError as error:
+            # A name with a zero byte.
+            failed.append((name, str(error)))
+    return contents, failed
+
+
+class _Model:
+    """A SavedModel that tfnet exported."""
+
+    def __init__(self, path: Path) -> None:
+        from tfnet.devices.runtime import prepare_process
+
+        prepare_process(verbose=False)
+        import tensorflow as tf
+
+        from tfnet.devices.start import start_without_strategy
+
+        start_without_strategy()
+        try:
+            self._loaded = tf.saved_model.load(str(path))
+            self._function = self._loaded.signatures["encoded"]
+            about = self._loaded.signatures["about"]()
+        except (OSError, KeyError, ValueError, tf.errors.OpError) as error:
+            raise ConfigError(
+                f"{path} is no model that this tfnet exported, or is damaged;"
+                " export it again."
+            ) from error
+        self._names = [
+            name.decode(errors="backslashreplace")
+            for name in about["class_names"].numpy()
+        ]
+
+    def predict(
+        self, contents: Sequence[tuple[str, bytes]], top_k: int
+    ) -> tuple[list[Prediction], list[tuple[str, str]]]:
+        import tensorflow as tf
+
+        if not contents:
+            return [], []
+        try:
+            encoded = tf.constant([data for _, data in contents])
+            found = self._function(encoded=encoded)["probabilities"].numpy()
+        except tf.errors.OpError:
+            if len(contents) == 1:
+                return [], [(contents[0][0], _NO_IMAGE)]
+            # TensorFlow does not say which one it was.
+            alone = [self.predict([one], top_k) for one in contents]
+            return (
+                [one for found, _ in alone for one in found],
+                [one for _, failed in alone for one in failed],
+            )
+        return [
+            self._prediction(name, row, top_k)
+            for (name, _), row in zip(contents, found, strict=True)
+        ], []
+
+    def _prediction(
+        self, name: str, probabilities: np.ndarray, top_k: int
+    ) -> Prediction:
+        best = np.argsort(-probabilities, kind="stable")[:top_k]
+        return Prediction(
+            name,
+            tuple(self._names[i] for i in best),
+            tuple(float(probabilities[i]) for i in best),
+        )
+
+
+def _writer(settings: PredictSettings) -> Callable[[Prediction], None]:
+    """Returns what prints a prediction in the form that was asked for."""
+    if settings.json:
+        return lambda one: print(json.dumps(dataclasses.asdict(one)))
+    if settings.csv:
+        table = csv.writer(sys.stdout, lineterminator="\n")
+        table.writerow(["file", "class", "probability"])
+
+        def write(one: Prediction) -> None:
+            pairs = zip(one.classes, one.probabilities, strict=True)
+            table.writerows([one.file, *pair] for pair in pairs)
+
+        return write
+    return lambda one: print(
+        f"{_shown(one.file)}: "
+        + ", ".join(
+            f"{name} {probability:.1%}"
+            for name, probability in zip(
+                one.classes, one.probabilities, strict=True
+            )
+        )
+    )
+
+
+def _shown(name: str) -> str:
+    return name if name.isprintable() else ascii(name)[1:-1]
+
+
+def _tell(name: str, reason: str) -> None:
+    print(f"tfnet.predict: {_shown(name)}: {reason}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
+    """Shows how many images are done, on a terminal that shows nothing else."""
+    if not sys.stderr.isatty() or sys.stdout.isatty():
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress
+
+    bar = Progress(
+        *Progress.get_default_columns(),
+        MofNCompleteColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task("images", total=total)
+        yield lambda done: bar.advance(task, done)
+
+
+if __name__ == "__main__":
+    command_line.main(
+        "tfnet.predict",
+        "Say what a trained model sees in images.",
+        predict,
+        PredictSettings,
+    )
