@@ -124,9 +124,10 @@ def create_state(
 
 def _start_weights(config: Config, model: Any, *, goes_on: bool) -> list[str]:
     """Applies --init_from; says what came of it."""
-    from tfnet.models import start
+    from tfnet.models.start import start_from_file
     from tfnet.runs import checkpoints
     from tfnet.runs.directory import CHECKPOINTS
+    from tfnet.training.state import set_trained_weights
 
     if config.init_from is None:
         return []
@@ -135,7 +136,7 @@ def _start_weights(config: Config, model: Any, *, goes_on: bool) -> list[str]:
         return [f"{where} is left aside: the run goes on with its own weights."]
     path = Path(config.init_from).expanduser()
     if not path.is_dir():
-        start.start_from_file(model, path)
+        start_from_file(model, path)
         return []
     found = checkpoints.newest(path / CHECKPOINTS)
     if found.checkpoint is None:
@@ -144,10 +145,15 @@ def _start_weights(config: Config, model: Any, *, goes_on: bool) -> list[str]:
             f"{where} must hold a checkpoint of a run: {reason}. Give a run"
             " directory, or a .pt, .pth, .safetensors or .npz file."
         )
-    averaged = start.start_from_checkpoint(
-        model, found.checkpoint.arrays, where
-    )
-    kind = "averaged weights" if averaged else "weights"
+    arrays = found.checkpoint.arrays
+    try:
+        set_trained_weights(model, arrays)
+    except ValueError as error:
+        raise ConfigError(
+            f"{where} does not fit the model: of {found.name}, {error}. It must"
+            " be a run of the same model, classes, image size and precision."
+        ) from error
+    kind = "averaged weights" if "average/0" in arrays else "weights"
     return [
         f"The run starts from the {kind} of {found.name} in {path}.",
         *(
