@@ -308,7 +308,7 @@ def import_everything() -> None:
 
     prepare_process(verbose=False)
     from tfnet import trainer  # noqa: F401
-    from tfnet.runs import saved_model  # noqa: F401
+    from tfnet.exports import saved_model  # noqa: F401
 
 
 def main() -> None:

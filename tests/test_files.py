@@ -284,3 +284,18 @@ def test_a_replacement_that_was_killed_half_way_is_mended(is_there, tmp_path):
     assert [one.name for one in path.iterdir()] == [
         "new" if is_there else "old"
     ]
+
+
+def test_a_file_of_any_library_appears_whole(tmp_path, umask):
+    path = tmp_path / "deep" / "model.ending"
+    with files.new_file(path) as aside:
+        assert aside.name == "model.ending"
+        aside.write_text("new")
+        assert not path.exists()
+    assert path.read_text() == "new"
+    assert path.stat().st_mode & 0o777 == 0o640
+    with pytest.raises(KeyError), files.new_file(path) as aside:
+        aside.write_text("half")
+        raise KeyError
+    assert path.read_text() == "new"
+    assert [one.name for one in path.parent.iterdir()] == ["model.ending"]

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 import tfnet
+from tfnet import exports
 from tfnet.models import build_model
-from tfnet.runs.saved_model import export_saved_model
 
 CLASSES = tuple(f"class {number}" for number in range(10))
 
@@ -46,13 +46,7 @@ def exported(tmp_path_factory):
         "same": random.integers(0, 256, (5, 32, 32, 3)).astype(np.uint8),
         "other": random.integers(0, 256, (2, 50, 21, 3)).astype(np.uint8),
     }
-    export_saved_model(
-        place / "model",
-        model,
-        CLASSES,
-        image_size=32,
-        examples=images["same"],
-    )
+    export(place / "model", model, CLASSES, images["same"])
     np.savez(place / "in.npz", **images)
     png, jpeg = place / "a.png", place / "b.jpg"
     png.write_bytes(tf.io.encode_png(images["same"][0]).numpy())
@@ -73,6 +67,18 @@ def exported(tmp_path_factory):
     )
     assert done.returncode == 0, done.stderr
     return model, images, dict(np.load(place / "out.npz")), place
+
+
+def export(path, model, classes, images):
+    return exports.export(
+        "saved_model",
+        path,
+        model,
+        classes,
+        image_size=images.shape[1],
+        examples=images,
+        labels=np.zeros(len(images), np.int32),
+    )
 
 
 def logits_of(model, images):
@@ -136,14 +142,9 @@ def test_an_export_that_differs_is_not_kept(tmp_path, monkeypatch):
             variable.assign(value)
 
     monkeypatch.setattr(tf.saved_model, "save", save_something_else)
-    with pytest.raises(tfnet.RunError, match="not kept"):
-        export_saved_model(
-            tmp_path / "model",
-            model,
-            CLASSES,
-            image_size=32,
-            examples=np.zeros((2, 32, 32, 3), np.uint8),
-        )
+    with pytest.raises(tfnet.RunError, match="was not kept"):
+        images = np.zeros((2, 32, 32, 3), np.uint8)
+        export(tmp_path / "model", model, CLASSES, images)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -157,11 +158,6 @@ def test_a_model_that_gives_nan_is_exported_as_it_is(tmp_path):
     )
     kernel, bias = model.get_weights()
     model.set_weights([kernel, bias * np.nan])
-    export_saved_model(
-        tmp_path / "model",
-        model,
-        ("a", "b"),
-        image_size=4,
-        examples=np.zeros((2, 4, 4, 3), np.uint8),
-    )
+    images = np.zeros((2, 4, 4, 3), np.uint8)
+    export(tmp_path / "model", model, ("a", "b"), images)
     assert (tmp_path / "model" / "saved_model.pb").is_file()

@@ -93,6 +93,18 @@ class Config(Settings):
         " images in [-1, 1] and gives logits.",
         kind=str,
     )
+    init_from: str | None = _setting(
+        None,
+        "Start from given weights: a .pt, .pth, .safetensors or .npz file of"
+        " the seed's network as PyTorch names them, or a run directory, whose"
+        " newest checkpoint is taken (the averaged weights where there are"
+        " some). A run that goes on keeps its own. Left unset: --seed draws"
+        " them.",
+        kind=str,
+        example="runs/first",
+        # It has no effect on a run that goes on, and its path may be another.
+        may_change=True,
+    )
     epochs: int = _setting(
         2,
         "How often to go over the training data.",
@@ -407,6 +419,7 @@ class Config(Settings):
         _check_name("model", self.model, ("net",))
         _check_name("optimizer", self.optimizer, OPTIMIZERS)
         _check_class_weights(self.class_weights)
+        _check_init_from(self.init_from, self.model)
         if self.batch_size * self.accumulate_steps > _MOST:
             raise ConfigError(
                 f"--batch_size ({self.batch_size}) times --accumulate_steps"
@@ -490,6 +503,15 @@ def _check_name(flag: str, name: str, known: tuple[str, ...]) -> None:
         raise ConfigError(
             f"--{flag} ({name}) must be {', '.join(known)} or"
             f" package.module:function; for example --{flag}={known[0]}."
+        )
+
+
+def _check_init_from(path: str | None, model: str) -> None:
+    endings = (".pt", ".pth", ".safetensors", ".npz")
+    if path and path.endswith(endings) and model != "net":
+        raise ConfigError(
+            f"--init_from ({path}) is a file of the seed's network, for"
+            f" --model=net; with --model={model}, give a run directory."
         )
 
 

@@ -72,6 +72,34 @@ def new_directory(path: Path) -> Iterator[Path]:
     flush(path.parent)
 
 
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Makes a file that appears all at once, of whatever writes it.
+
+    Gives a place for a file of the same name, in a directory of its own, since
+    many libraries go by the ending; when the block ends well, the file is
+    flushed to disk and takes the place of `path`. When the block fails, what
+    was at `path` before is unchanged.
+
+    Args:
+      path: Where the file is to be. Its parent is made if need be.
+
+    Yields:
+      Where to write it.
+
+    Raises:
+      OSError: It could not be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(path.parent)
+    with _aside(path, is_directory=True) as (aside, _):
+        file = aside / path.name
+        yield file
+        flush(file)
+        os.replace(file, path)
+    flush(path.parent)
+
+
 def remove_leftovers(parent: Path) -> None:
     """Removes what processes that were killed have left aside in `parent`."""
     for path in _unlocked(parent, f".*{_ASIDE}"):

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import platform
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tfnet
@@ -70,9 +71,20 @@ def open_dataset(
 
 
 def create_state(
-    config: Config, devices: "Devices", dataset: "Dataset"
+    config: Config,
+    devices: "Devices",
+    dataset: "Dataset",
+    *,
+    goes_on: bool = False,
 ) -> tuple["TrainState", list[str]]:
-    """Makes model and optimizer; says what in them is not the same on all."""
+    """Makes model and optimizer; says what in them is not the same on all.
+
+    Args:
+      config: The settings.
+      devices: What to make them on.
+      dataset: What to make them for.
+      goes_on: Whether a checkpoint will give the weights.
+    """
     from tfnet import training
 
     accumulates = config.accumulate_steps > 1
@@ -85,7 +97,8 @@ def create_state(
     )
     with devices.strategy.scope():
         model = build()
-        notes = synchronise(model)
+        notes = _start_weights(config, model, goes_on=goes_on)
+        notes += synchronise(model)
         optimizer = training.create_optimizer(
             config.optimizer,
             learning_rate=config.learning_rate,
@@ -107,6 +120,47 @@ def create_state(
             model, copy, synchronise, dataset.image_shape
         )
     return state, notes
+
+
+def _start_weights(config: Config, model: Any, *, goes_on: bool) -> list[str]:
+    """Applies --init_from; says what came of it."""
+    from tfnet.models.start import start_from_file
+    from tfnet.runs import checkpoints
+    from tfnet.runs.directory import CHECKPOINTS
+    from tfnet.training.state import set_trained_weights
+
+    if config.init_from is None:
+        return []
+    where = f"--init_from ({config.init_from})"
+    if goes_on:
+        return [f"{where} is left aside: the run goes on with its own weights."]
+    path = Path(config.init_from).expanduser()
+    if not path.is_dir():
+        start_from_file(model, path)
+        return []
+    found = checkpoints.newest(path / CHECKPOINTS)
+    if found.checkpoint is None:
+        reason = "; ".join(found.passed_over) or "there is none"
+        raise ConfigError(
+            f"{where} must hold a checkpoint of a run: {reason}. Give a run"
+            " directory, or a .pt, .pth, .safetensors or .npz file."
+        )
+    arrays = found.checkpoint.arrays
+    try:
+        set_trained_weights(model, arrays)
+    except ValueError as error:
+        raise ConfigError(
+            f"{where} does not fit the model: of {found.name}, {error}. It must"
+            " be a run of the same model, classes, image size and precision."
+        ) from error
+    kind = "averaged weights" if "average/0" in arrays else "weights"
+    return [
+        f"The run starts from the {kind} of {found.name} in {path}.",
+        *(
+            f"The checkpoint {one}. It was passed over."
+            for one in found.passed_over
+        ),
+    ]
 
 
 def build_model(config: Config, num_classes: int) -> Any:

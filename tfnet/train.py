@@ -86,7 +86,10 @@ def run(config: Config) -> Run:
         stack.enter_context(computing_in(config.precision))
         dataset = parts.open_dataset(config)
         _check_data(start, directory, dataset)
-        state, notes = parts.create_state(config, devices, dataset)
+        goes_on = start.checkpoint is not None
+        state, notes = parts.create_state(
+            config, devices, dataset, goes_on=goes_on
+        )
         if directory is None and not config.dry_run:
             directory = _make_directory(config, dataset)
             stack.callback(directory.release)
@@ -282,6 +285,7 @@ def _flagfile(
         dataset=name,
         data_dir=absolute(config.data_dir),
         cache_dir=absolute(config.cache_dir),
+        init_from=absolute(config.init_from),
         run_dir=None,
         resume="auto",
     )
@@ -339,7 +343,7 @@ def _export(
     """
     import numpy as np
 
-    from tfnet.runs.saved_model import export_saved_model
+    from tfnet import exports
 
     with contextlib.ExitStack() as stack:
         if directory is None:
@@ -349,14 +353,16 @@ def _export(
             return ["saved_model (the run directory was removed)"]
         path = directory / "saved_model"
         count = min(_COMPARED_IMAGES, len(dataset.test))
-        images, _ = dataset.test.take(np.arange(count))
+        images, labels = dataset.test.take(np.arange(count))
         try:
-            export_saved_model(
+            exports.export(
+                "saved_model",
                 path,
                 model,
                 dataset.class_names,
                 image_size=config.image_size,
                 examples=images,
+                labels=labels,
             )
         except OSError as error:
             return [f"saved_model ({reason_of(error)})"]

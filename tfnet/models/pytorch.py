@@ -14,6 +14,19 @@ _CONVOLUTIONS = ("conv1", "conv2")
 _DENSE = ("fc1", "fc2", "fc3")
 
 
+def is_net(model: keras.Model) -> bool:
+    """Says whether a model is of `models.net`, by the names of its layers."""
+    names = [layer.name for layer in model.layers]
+    return names == [
+        "conv1",
+        "pool1",
+        "conv2",
+        "pool2",
+        "flatten",
+        *_DENSE,
+    ]
+
+
 def to_state_dict(model: keras.Model) -> dict[str, np.ndarray]:
     """Returns the weights of `models.net` as PyTorch names and lays them out.
 
@@ -21,9 +34,10 @@ def to_state_dict(model: keras.Model) -> dict[str, np.ndarray]:
       model: What `models.net.build` returned.
 
     Returns:
-      float32 arrays under `conv1.weight` ([6, 3, 5, 5]), `conv1.bias`, ...,
-      `fc3.bias`: what `load_state_dict` of the seed's Net takes, after
-      `torch.from_numpy` on each.
+      Arrays, float32 (float64 with --precision=float64), under
+      `conv1.weight` ([6, 3, 5, 5]), `conv1.bias`, ..., `fc3.bias`: what
+      `load_state_dict` of the seed's Net takes, after `torch.from_numpy` on
+      each.
     """
     state = {}
     for name in (*_CONVOLUTIONS, *_DENSE):
@@ -50,23 +64,24 @@ def from_state_dict(
 
     Raises:
       ValueError: A name is missing or unknown, a shape does not fit, or
-        values are no numbers; the model is then unchanged.
+        values are no numbers, or not finite; the model is then unchanged.
     """
-    expected = {
-        name: array.shape for name, array in to_state_dict(model).items()
-    }
-    if set(state) != set(expected):
-        odd = sorted(set(state) ^ set(expected))
-        raise ValueError(f"missing or unknown in the state dict: {odd}")
+    expected = to_state_dict(model)
+    _check_names(set(state), set(expected))
     arrays = {
-        name: np.asarray(array, np.float32) for name, array in state.items()
+        name: np.asarray(array, expected[name].dtype)
+        for name, array in state.items()
     }
-    for name, shape in expected.items():
-        if arrays[name].shape != shape:
-            raise ValueError(
-                f"{name} must be {list(shape)}; it is"
-                f" {list(arrays[name].shape)}"
-            )
+    wrong = [
+        f"{name} must be {list(array.shape)} and is {list(arrays[name].shape)}"
+        for name, array in expected.items()
+        if arrays[name].shape != array.shape
+    ]
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} has a number that is not finite")
     for name in (*_CONVOLUTIONS, *_DENSE):
         kernel = arrays[f"{name}.weight"]
         if name == "fc1":
@@ -77,6 +92,17 @@ def from_state_dict(
         else:
             kernel = np.moveaxis(kernel, (0, 1), (-1, -2))
         model.get_layer(name).set_weights([kernel, arrays[f"{name}.bias"]])
+
+
+def _check_names(given: set[str], expected: set[str]) -> None:
+    missing, unknown = sorted(expected - given), sorted(given - expected)
+    odd = [
+        f"{what}: {', '.join(names)}"
+        for what, names in (("missing", missing), ("unknown", unknown))
+        if names
+    ]
+    if odd:
+        raise ValueError("; ".join(odd))
 
 
 def _feature_shape(model: keras.Model) -> tuple[int, int, int]:
