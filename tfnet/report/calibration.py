@@ -13,9 +13,9 @@ def draw_calibration(bins: CalibrationBins) -> Figure:
     Args:
       bins: The bins; at least one holds an example.
     """
-    figure = style.new_figure(style.HALF, 560)
-    upper = style.add_axes(figure, 75, 45, style.HALF - 100, 320)
-    lower = style.add_axes(figure, 75, 390, style.HALF - 100, 115)
+    figure = style.new_figure(style.HALF, 585)
+    upper = style.add_axes(figure, 75, 70, style.HALF - 100, 320)
+    lower = style.add_axes(figure, 75, 415, style.HALF - 100, 115)
     edges = np.linspace(0, 100, len(bins.counts) + 1)
     middles, width = (edges[:-1] + edges[1:]) / 2, edges[1]
     full = bins.counts > 0
@@ -24,7 +24,7 @@ def draw_calibration(bins: CalibrationBins) -> Figure:
         100 * bins.accuracy[full],
         width * 0.9,
         color=style.SKY,
-        label="right guesses",
+        label="right guesses of a bin",
     )
     upper.plot(
         100 * bins.confidence[full],
@@ -32,7 +32,7 @@ def draw_calibration(bins: CalibrationBins) -> Figure:
         "o",
         color=style.INK,
         markersize=4,
-        label="the same, at the mean probability of the bin",
+        label="the same, at its mean probability",
         clip_on=False,
     )
     upper.plot(
@@ -48,7 +48,14 @@ def draw_calibration(bins: CalibrationBins) -> Figure:
         figure,
         f"Calibration: expected calibration error {100 * bins.error:.1f}%",
     )
-    upper.legend(loc="upper left", fontsize=style.SMALL)
+    upper.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=3,
+        borderaxespad=0.2,
+        columnspacing=1.2,
+        fontsize=style.SMALL,
+    )
     upper.tick_params(labelbottom=False)
     lower.bar(
         middles,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
@@ -14,7 +15,7 @@ from tfnet.report.names import fit_names, widest
 # Up to so many classes, every cell has its number.
 _NUMBERED = 20
 # Pixels: the longest name; what is left of the names; the bar of colours.
-_LONGEST, _LEFT, _BAR = 130, 40, 95
+_LONGEST, _LEFT, _BAR = 130, 40, 115
 _TOP = 50
 
 
@@ -43,14 +44,20 @@ def draw_confusion(confusion: np.ndarray, class_names: Sequence[str]) -> Figure:
         np.broadcast_to(support == 0, confusion.shape),
     )
     cmap = matplotlib.colormaps["cividis"].with_extremes(bad=style.PALE)
-    image = axes.imshow(shares, cmap=cmap, vmin=0, vmax=1, aspect="auto")
+    # Of many classes no mistake is frequent; a straight scale would hide all.
+    norm = PowerNorm(0.5 if classes > _NUMBERED else 1, vmin=0, vmax=1)
+    image = axes.imshow(shares, cmap=cmap, norm=norm, aspect="auto")
     _name_axes(axes, labels, points, cell)
     if classes <= _NUMBERED:
         _number_cells(axes, confusion, shares, cell)
     figure.colorbar(
         image,
         cax=style.add_axes(figure, margin + size + 18, _TOP, 14, size),
-        label="share of the true class",
+        label="share of the true class"
+        + (" (square-root scale)" if classes > _NUMBERED else ""),
+        ticks=[0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1]
+        if classes > _NUMBERED
+        else None,
         format=PercentFormatter(1),
     )
     return figure
@@ -59,7 +66,7 @@ def draw_confusion(confusion: np.ndarray, class_names: Sequence[str]) -> Figure:
 def _cell_size(classes: int, room: int) -> int:
     """Returns the pixels of a cell; few fill the room, many go beyond it."""
     least = 28 if classes <= _NUMBERED else min(20, 1000 // classes)
-    return max(1, least, min(120, room // classes))
+    return max(1, least, min(150, room // classes))
 
 
 def _name_axes(
@@ -86,7 +93,7 @@ def _number_cells(
     has_room = widest(counts, style.SMALL) < cell - 4
     for row, column in zip(*np.nonzero(confusion), strict=True):
         share = shares[row, column]
-        text = f"{100 * share:.0f}"
+        text = _whole_percent(share)
         if has_room:
             text += f"\n({confusion[row, column]:,})"
         axes.text(
@@ -99,3 +106,12 @@ def _number_cells(
             linespacing=1.1,
             color="black" if share > 0.5 else "white",
         )
+
+
+def _whole_percent(share: float) -> str:
+    """Returns a share in whole percent; 100 only where it is all."""
+    if share < 0.005:
+        return "<1"
+    if 0.995 <= share < 1:
+        return ">99"
+    return f"{100 * share:.0f}"

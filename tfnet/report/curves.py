@@ -69,6 +69,7 @@ def draw_learning_curves(
         _steps_axis(axes)
         axes.legend(loc="best", fontsize=style.TEXT)
     upper.set_ylim(bottom=0)
+    _limit_accuracy(lower)
     upper.set_ylabel("loss (nats)")
     lower.set_ylabel("accuracy (%)")
     lower.set_xlabel("steps")
@@ -147,6 +148,13 @@ def _steps_axis(axes: Axes) -> None:
         MaxNLocator(6, steps=[1, 2, 5, 10], integer=True)
     )
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
+
+
+def _limit_accuracy(axes: Axes) -> None:
+    """Lets the axis of an accuracy show no less than 2%, and 0 to 100."""
+    low, high = axes.dataLim.intervaly
+    room = max(0.08 * (high - low), 1)
+    axes.set_ylim(max(low - room, 0), min(high + room, 101))
 
 
 def _mark_epochs(upper: Axes, lower: Axes, steps_per_epoch: int) -> None:

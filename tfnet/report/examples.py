@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from tfnet.report import style
 from tfnet.report.names import fit, fit_names, widest
 
-# What a grid, a row of a pair and a row of augmented images hold at most.
-GRID_IMAGES = 20
+# What a grid, a row of a pair and the augmented images hold at most.
+GRID_IMAGES = 16
 PAIR_IMAGES = 6
-AUGMENTED_ROWS, AUGMENTED_COLUMNS = 6, 6
+AUGMENTED_ROWS = 6
 
 _MARGIN = 15
 _TOP = 48
@@ -53,9 +53,9 @@ def draw_grid(
       class_names: The name of each class.
       title: Says what is seen.
     """
-    columns = 5
+    columns = 4
     pitch = (style.HALF - 2 * _MARGIN) // columns
-    size = _tile_size(images, 112)
+    size = _tile_size(images, 128)
     lines = 2 if any(one.guess != one.truth for one in guesses) else 1
     height = size + lines * _LINE + 18
     rows = math.ceil(len(images) / columns)
@@ -128,20 +128,21 @@ def draw_augmented(originals: np.ndarray, augmented: np.ndarray) -> Figure:
     Args:
       originals: uint8 [k, height, width, 3]; the first `AUGMENTED_ROWS` are
         drawn.
-      augmented: uint8 [k, times, height, width, 3]; of each, the first
-        `AUGMENTED_COLUMNS`.
+      augmented: uint8 [k, times, height, width, 3]; of each, as many as fit
+        are drawn.
     """
     size = _tile_size(originals, 78)
     pitch = size + 8
     rows = min(len(originals), AUGMENTED_ROWS)
     axes = _canvas(_TOP + 20 + rows * pitch + 5, "Augmented training images")
     first = _MARGIN + max(pitch, 60) + 20
+    columns = (style.HALF - first) // pitch
     _write(axes, "original", _MARGIN, _TOP + 10, color=style.GREY)
     _write(axes, "as trained on", first, _TOP + 10, color=style.GREY)
     for row in range(rows):
         top = _TOP + 20 + row * pitch
         _draw_image(axes, originals[row], _MARGIN, top, size)
-        for column, image in enumerate(augmented[row, :AUGMENTED_COLUMNS]):
+        for column, image in enumerate(augmented[row, :columns]):
             _draw_image(axes, image, first + column * pitch, top, size)
     return _figure(axes)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
-from matplotlib.ft2font import FT2Font
+from matplotlib.ft2font import FT2Font, LoadFlags
 
 from tfnet.report.style import DPI
 
@@ -86,11 +86,16 @@ def _without_middle(text: str, kept: int) -> str:
 
 
 def _width(text: str, points: float) -> float:
-    font = _font()
-    font.set_size(points, DPI)
-    font.set_text(text)
-    # In 64ths of a pixel.
-    return font.get_width_height()[0] / 64
+    # Without kerning, which only brings letters closer.
+    em = points * DPI / 72
+    return em * sum(_advance(letter) for letter in text)
+
+
+@functools.cache
+def _advance(letter: str) -> float:
+    """Returns how far a letter moves the pen, in ems."""
+    glyph = _font().load_char(ord(letter), flags=LoadFlags.NO_SCALE)
+    return glyph.horiAdvance / _font().units_per_EM
 
 
 @functools.cache

@@ -86,6 +86,13 @@ class Study:
             self.facts.labels, self.facts.probabilities
         )
 
+    @functools.cached_property
+    def worst(self) -> np.ndarray:
+        """The mistakes that fill a grid, the highest loss first: int64."""
+        return figures.worst_mistakes(
+            self.facts.labels, self.facts.probabilities, examples.GRID_IMAGES
+        )
+
     @property
     def accuracy(self) -> float:
         """The share of right guesses."""
@@ -125,18 +132,27 @@ def tell(study: Study) -> tuple[Chapter, ...]:
         ),
         Chapter(
             "What it confuses",
-            (_confusion(study), _class_scores(study), _pairs(study)),
+            (
+                _confusion(study),
+                _class_scores(study),
+                _pairs(study),
+                _worst_mistakes(study),
+            ),
         ),
         Chapter(
             "How far to trust it",
             (
                 _calibration(study),
                 _certain_mistakes(study),
-                _worst_mistakes(study),
-                _right_guesses(study),
             ),
         ),
-        Chapter("What it looks for", (_filters(study),)),
+        Chapter(
+            "What it recognises",
+            (
+                _right_guesses(study),
+                _filters(study),
+            ),
+        ),
     )
 
 
@@ -338,41 +354,36 @@ def _calibration(study: Study) -> Picture:
     )
 
 
+def _worst_mistakes(study: Study) -> Picture:
+    return _grid(
+        study,
+        "worst_mistakes",
+        "Worst mistakes",
+        study.worst,
+        "Images of the highest loss, where the true class (above) got least;"
+        " below, in orange, the guess. Some may be labelled wrongly in the data"
+        " set.",
+    )
+
+
 def _certain_mistakes(study: Study) -> Picture:
+    name, title = "certain_mistakes", "Most certain mistakes"
     found = figures.most_certain_mistakes(
         study.facts.labels, study.facts.probabilities, examples.GRID_IMAGES
     )
-    return _grid(
-        study,
-        "certain_mistakes",
-        "Most certain mistakes",
-        found,
-        "Wrong guesses of the highest probability: the true class above, the"
-        " guess below in orange, each with its probability.",
-    )
-
-
-def _worst_mistakes(study: Study) -> Picture:
-    labels, probabilities = study.facts.labels, study.facts.probabilities
-    name, title = "worst_mistakes", "Worst mistakes"
-    most = examples.GRID_IMAGES
-    found = figures.worst_mistakes(labels, probabilities, most)
-    if len(found) and np.array_equal(
-        found, figures.most_certain_mistakes(labels, probabilities, most)
-    ):
+    if len(found) and np.array_equal(found, study.worst):
         return Picture(
             name,
             title,
-            "Not drawn: the mistakes of the highest loss are the most certain"
-            " ones, in the same order.",
+            "Not drawn: they are the worst mistakes, in the same order.",
         )
     return _grid(
         study,
         name,
         title,
         found,
-        "Images of the highest loss, where the true class got least: some"
-        " of them may be labelled wrongly in the data set.",
+        "Wrong guesses of the highest probability: a threshold that keeps"
+        " these out keeps out many right guesses too.",
     )
 
 
