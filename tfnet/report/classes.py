@@ -40,6 +40,7 @@ def draw_class_scores(
     axes.set_yticks(range(len(order)), labels, fontsize=points)
     axes.set_ylim(len(order) - 0.35, -0.65)
     axes.set_xlim(0, 102)
+    axes.set_xticks(range(0, 101, 20))
     axes.grid(axis="x")
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("score (%)")

@@ -9,16 +9,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tfnet.report import style
-from tfnet.report.names import fit, fit_names, widest
+from tfnet.report.names import fit_names, widest
+from tfnet.report.tiles import MARGIN, TOP, draw_image, new_canvas, tile_size
 
 # What a grid, a row of a pair and the augmented images hold at most.
 GRID_IMAGES = 16
 PAIR_IMAGES = 6
 AUGMENTED_ROWS = 6
 
-_MARGIN = 15
-_TOP = 48
 _LINE = 14
+_PAIR_ROOM = 165
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,25 +54,25 @@ def draw_grid(
       title: Says what is seen.
     """
     columns = 4
-    pitch = (style.HALF - 2 * _MARGIN) // columns
-    size = _tile_size(images, 128)
+    pitch = (style.HALF - 2 * MARGIN) // columns
+    size = tile_size(images, 128)
     lines = 2 if any(one.guess != one.truth for one in guesses) else 1
     height = size + lines * _LINE + 18
     rows = math.ceil(len(images) / columns)
-    axes = _canvas(_TOP + rows * height, title)
+    figure, axes = new_canvas(TOP + rows * height, title)
     room = pitch - 8 - widest([" >99.9%"], style.SMALL)
     names = fit_names(class_names, room, style.SMALL)
     for i, (image, one) in enumerate(zip(images, guesses, strict=True)):
-        left = _MARGIN + i % columns * pitch
-        top = _TOP + i // columns * height
-        _draw_image(axes, image, left, top, size)
+        left = MARGIN + i % columns * pitch
+        top = TOP + i // columns * height
+        draw_image(axes, image, left, top, size)
         text = f"{names[one.truth]} {percent(one.truth_probability)}"
         _write(axes, text, left, top + size + _LINE)
         if one.guess != one.truth:
             text = f"{names[one.guess]} {percent(one.guess_probability)}"
             below = top + size + 2 * _LINE
             _write(axes, text, left, below, color=style.VERMILLION)
-    return _figure(axes)
+    return figure
 
 
 def draw_pairs(
@@ -90,36 +90,29 @@ def draw_pairs(
         height, width, 3].
       class_names: The name of each class.
     """
-    room = 165
-    size = _tile_size(images[0], 66)
+    size = tile_size(images[0], 66)
     pitch = max(size, 3 * _LINE) + 10
     title = "Most confused: the true class, and what it was taken for"
-    axes = _canvas(_TOP + len(pairs) * pitch + 5, title)
-    names = fit_names(class_names, room - 25, style.TEXT)
+    figure, axes = new_canvas(TOP + len(pairs) * pitch + 5, title)
+    names = fit_names(class_names, _PAIR_ROOM - 25, style.TEXT)
     for row, (truth, guess, count) in enumerate(pairs):
-        top = _TOP + row * pitch
-        share = percent(count / support[truth])
-        text = f"{count:,} of {support[truth]:,} ({share})"
-        _write(axes, names[truth], _MARGIN, top + 15, points=style.TEXT)
+        top = TOP + row * pitch
+        _write(axes, names[truth], MARGIN, top + 15, points=style.TEXT)
         _write(
             axes,
             f"→ {names[guess]}",
-            _MARGIN,
+            MARGIN,
             top + 32,
             points=style.TEXT,
             color=style.VERMILLION,
         )
-        _write(
-            axes,
-            fit(text, room, style.SMALL),
-            _MARGIN,
-            top + 48,
-            color=style.GREY,
-        )
+        share = percent(count / support[truth])
+        text = f"{count:,} of {support[truth]:,} ({share})"
+        _write(axes, text, MARGIN, top + 48, color=style.GREY)
         for column, image in enumerate(images[row]):
-            left = _MARGIN + room + 10 + column * (size + 6)
-            _draw_image(axes, image, left, top, size)
-    return _figure(axes)
+            left = MARGIN + _PAIR_ROOM + 10 + column * (size + 6)
+            draw_image(axes, image, left, top, size)
+    return figure
 
 
 def draw_augmented(originals: np.ndarray, augmented: np.ndarray) -> Figure:
@@ -131,20 +124,22 @@ def draw_augmented(originals: np.ndarray, augmented: np.ndarray) -> Figure:
       augmented: uint8 [k, times, height, width, 3]; of each, as many as fit
         are drawn.
     """
-    size = _tile_size(originals, 78)
+    size = tile_size(originals, 78)
     pitch = size + 8
     rows = min(len(originals), AUGMENTED_ROWS)
-    axes = _canvas(_TOP + 20 + rows * pitch + 5, "Augmented training images")
-    first = _MARGIN + max(pitch, 60) + 20
+    figure, axes = new_canvas(
+        TOP + 20 + rows * pitch + 5, "Augmented training images"
+    )
+    first = MARGIN + max(pitch, 60) + 20
     columns = (style.HALF - first) // pitch
-    _write(axes, "original", _MARGIN, _TOP + 10, color=style.GREY)
-    _write(axes, "as trained on", first, _TOP + 10, color=style.GREY)
+    _write(axes, "original", MARGIN, TOP + 10, color=style.GREY)
+    _write(axes, "as trained on", first, TOP + 10, color=style.GREY)
     for row in range(rows):
-        top = _TOP + 20 + row * pitch
-        _draw_image(axes, originals[row], _MARGIN, top, size)
+        top = TOP + 20 + row * pitch
+        draw_image(axes, originals[row], MARGIN, top, size)
         for column, image in enumerate(augmented[row, :columns]):
-            _draw_image(axes, image, first + column * pitch, top, size)
-    return _figure(axes)
+            draw_image(axes, image, first + column * pitch, top, size)
+    return figure
 
 
 def percent(share: float) -> str:
@@ -154,49 +149,6 @@ def percent(share: float) -> str:
     if 0.9995 <= share < 1:
         return ">99.9%"
     return f"{share:.1%}"
-
-
-def _tile_size(images: np.ndarray, most: int) -> int:
-    """Returns the pixels for the longer side of an image.
-
-    A pixel of a small image becomes a square of whole pixels, unless much of
-    the room would be left empty.
-    """
-    side = max(images.shape[1:3])
-    whole = most // side * side
-    return whole if whole >= 0.75 * most else most
-
-
-def _canvas(height: int, title: str) -> Axes:
-    """Returns axes over a whole figure, in pixels from the top left."""
-    figure = style.new_figure(style.HALF, height)
-    axes = style.add_axes(figure, 0, 0, style.HALF, height)
-    axes.set_axis_off()
-    axes.set_autoscale_on(False)
-    axes.set_xlim(0, style.HALF)
-    axes.set_ylim(height, 0)
-    style.add_title(figure, title)
-    return axes
-
-
-def _figure(axes: Axes) -> Figure:
-    figure = axes.figure
-    assert isinstance(figure, Figure)
-    return figure
-
-
-def _draw_image(
-    axes: Axes, image: np.ndarray, left: int, top: int, size: int
-) -> None:
-    scale = size / max(image.shape[:2])
-    height, width = image.shape[0] * scale, image.shape[1] * scale
-    axes.imshow(
-        image,
-        extent=(left, left + width, top + height, top),
-        aspect="auto",
-        # Whole pixels stay squares; what must shrink is smoothed.
-        interpolation="nearest" if scale >= 1 else "antialiased",
-    )
 
 
 def _write(

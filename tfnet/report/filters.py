@@ -6,10 +6,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from tfnet.report import style
+from tfnet.report.tiles import MARGIN, TOP, draw_image, new_canvas, tile_size
 
 MOST_FILTERS = 96
-_TILE = 66
-_GAP = 10
 
 
 def can_draw(kernel: np.ndarray) -> bool:
@@ -29,23 +28,18 @@ def draw_filters(kernel: np.ndarray) -> Figure:
         than `MOST_FILTERS`, the first are drawn.
     """
     colours = filter_colours(kernel)[:MOST_FILTERS]
-    columns = min(len(colours), (style.HALF - 30) // (_TILE + _GAP))
+    size = tile_size(colours, 66)
+    pitch = size + 10
+    columns = (style.HALF - 2 * MARGIN + 10) // pitch
     rows = math.ceil(len(colours) / columns)
-    figure = style.new_figure(style.HALF, rows * (_TILE + _GAP) + 55)
-    for i, colour in enumerate(colours):
-        axes = style.add_axes(
-            figure,
-            15 + i % columns * (_TILE + _GAP),
-            45 + i // columns * (_TILE + _GAP),
-            _TILE,
-            _TILE,
-        )
-        axes.imshow(colour, interpolation="nearest", aspect="auto")
-        axes.set_axis_off()
     height, width = kernel.shape[:2]
-    style.add_title(
-        figure, f"Filters of the first layer, {height} x {width} pixels"
+    figure, axes = new_canvas(
+        TOP + rows * pitch + 5,
+        f"Filters of the first layer, {height} x {width} pixels",
     )
+    for i, colour in enumerate(colours):
+        left = MARGIN + i % columns * pitch
+        draw_image(axes, colour, left, TOP + i // columns * pitch, size)
     return figure
 
 

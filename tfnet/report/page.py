@@ -30,9 +30,11 @@ def render_page(study: Study, chapters: Sequence[Chapter]) -> bytes:
     css = importlib.resources.files(__package__).joinpath("page.css")
     body = [
         *_header(study, chapters),
+        "<main>",
         *(part for chapter in chapters for part in _chapter(chapter)),
         *_settings(study),
         *_versions(study),
+        "</main>",
     ]
     parts = [
         "<!DOCTYPE html>",
@@ -118,7 +120,7 @@ def _notes(study: Study) -> list[str]:
         )
     lines = [_text(note) for note in notes]
     unseen = [
-        f"<code>class {i}</code> is <bdi>{_text(name)}</bdi>"
+        f"<code>class {i}</code> is <bdi>{_text(name) or '(empty)'}</bdi>"
         for i, name in enumerate(study.facts.class_names)
         if not is_drawable(name)
     ]

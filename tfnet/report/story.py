@@ -218,7 +218,8 @@ def _learning_rate(study: Study) -> Picture:
         name,
         title,
         curves.draw_learning_rate(history),
-        "How far a step went along the gradient, at the end of each row.",
+        "What a step multiplied its gradient with, at the end of each window"
+        " of steps.",
         f"It was {last:g} throughout."
         if np.all(points[:, 1] == last)
         else f"It went from {first:g} to {last:g}.",
