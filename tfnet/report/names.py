@@ -31,13 +31,13 @@ def fit_names(
       points: The size of the font.
     """
     plain = [_plain(name, i) for i, name in enumerate(names)]
-    fitted = [fit(name, pixels, points) for name in plain]
+    fitted = [_fit(name, pixels, points) for name in plain]
     times = Counter(fitted)
     for i, name in enumerate(plain):
         if times[fitted[i]] > 1:
             number = f" #{i}"
             room = pixels - _width(number, points)
-            fitted[i] = fit(name, room, points) + number
+            fitted[i] = _fit(name, room, points) + number
     return tuple(fitted)
 
 
@@ -50,7 +50,16 @@ def is_drawable(name: str) -> bool:
     )
 
 
-def fit(text: str, pixels: float, points: float) -> str:
+def widest(texts: Sequence[str], points: float) -> int:
+    """Returns the pixels of the widest of some texts, rounded up."""
+    return int(max(_width(text, points) for text in texts)) + 1
+
+
+def _plain(name: str, number: int) -> str:
+    return " ".join(name.split()) if is_drawable(name) else f"class {number}"
+
+
+def _fit(text: str, pixels: float, points: float) -> str:
     """Returns a text without so much of its middle that it fits a width.
 
     Args:
@@ -68,15 +77,6 @@ def fit(text: str, pixels: float, points: float) -> str:
         else:
             high = middle - 1
     return _without_middle(text, low)
-
-
-def widest(texts: Sequence[str], points: float) -> int:
-    """Returns the pixels of the widest of some texts, rounded up."""
-    return int(max(_width(text, points) for text in texts)) + 1
-
-
-def _plain(name: str, number: int) -> str:
-    return " ".join(name.split()) if is_drawable(name) else f"class {number}"
 
 
 def _without_middle(text: str, kept: int) -> str:

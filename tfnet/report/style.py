@@ -17,14 +17,12 @@ from matplotlib.figure import Figure
 
 DPI = 100
 
-# Two pictures of half the width stand beside one another on a wide page.
+# Two pictures of this width stand beside one another on a wide page.
 HALF = 640
-FULL = 1280
 
 # Of Okabe and Ito: told apart with any colour vision.
 BLUE = "#0072B2"
 VERMILLION = "#D55E00"
-GREEN = "#009E73"
 SKY = "#56B4E9"
 INK = "#222222"
 GREY = "#767676"
@@ -61,9 +59,9 @@ _STYLE: dict[str, Any] = {
 def drawing() -> Iterator[None]:
     """Lets what is drawn in the block look the same for everyone.
 
-    A person's own matplotlibrc would otherwise be in it. What Matplotlib's
-    settings were is as before at the end of the block. In it `$` is a dollar,
-    in names as everywhere.
+    A person's own matplotlibrc would otherwise be in it. In the block `$` is a
+    dollar, in names as everywhere. At its end Matplotlib's settings are as
+    they were; they are of the process, so no other thread may draw meanwhile.
     """
     with matplotlib.style.context(["default", _STYLE]):
         yield
