@@ -118,7 +118,8 @@ def mean_loss(labels: np.ndarray, probabilities: np.ndarray) -> float:
       probabilities: float32 [n, classes].
     """
     own = probability_of(labels, probabilities).astype(np.float64)
-    return float(-np.mean(np.log(np.maximum(own, np.finfo(np.float32).tiny))))
+    own = np.clip(own, np.finfo(np.float32).tiny, 1)
+    return float(np.mean(np.log(1 / own)))
 
 
 def calibration_bins(
@@ -200,9 +201,8 @@ def worst_mistakes(
     Returns:
       Indices of examples: int64 [at most `most`].
     """
-    return _first(labels, probabilities, probability_of(labels, probabilities))[
-        :most
-    ]
+    own = probability_of(labels, probabilities)
+    return _first(labels, probabilities, own)[:most]
 
 
 def most_certain_mistakes(

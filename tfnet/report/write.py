@@ -1,0 +1,54 @@
+"""Writes a report: the page, and each picture as a file."""
+
+import errno
+import os
+from pathlib import Path
+
+from tfnet import files
+from tfnet.report import style
+from tfnet.report.facts import Facts
+from tfnet.report.page import render_page
+from tfnet.report.story import Study, tell
+
+PAGE = "report.html"
+
+
+def write_report(path: Path, facts: Facts) -> None:
+    """Writes report.html, which holds every picture, and the pictures.
+
+    All or nothing: a report that was there is replaced when the new one is
+    whole. The same facts give the same bytes.
+
+    Args:
+      path: The directory to make, or that of an earlier report.
+      facts: What to show.
+
+    Raises:
+      OSError: It could not be written, or `path` holds what is no report;
+        what was there is unchanged.
+    """
+    _check_place(path)
+    study = Study(facts)
+    with style.drawing():
+        chapters = tell(study)
+    page = render_page(study, chapters)
+    with files.new_directory(path) as aside:
+        for chapter in chapters:
+            for picture in chapter.pictures:
+                if picture.png is not None:
+                    (aside / f"{picture.name}.png").write_bytes(picture.png)
+        (aside / PAGE).write_bytes(page)
+
+
+def _check_place(path: Path) -> None:
+    """Refuses to replace anything but a report."""
+    if not path.exists():
+        return
+    # Raises NotADirectoryError for a file.
+    for one in path.iterdir():
+        if one.name != PAGE and one.suffix != ".png":
+            raise FileExistsError(
+                errno.EEXIST,
+                f"{os.strerror(errno.EEXIST)}, and is no report",
+                one,
+            )
