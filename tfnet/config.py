@@ -83,10 +83,11 @@ class Config:
     dataset: str | None = _setting(
         None,
         "What to train on: cifar10, fashion_mnist_10k (the bundled sample),"
-        " the name of an image classification set of TensorFlow Datasets, or"
-        " a folder: of images (root/split/class/file or root/class/file), or"
-        " of arrays (train_images.npy, train_labels.npy, test_images.npy,"
-        " test_labels.npy). Left unset: CIFAR-10 where a copy is found or can"
+        " the name of an image classification set of TensorFlow Datasets, a"
+        " folder of images (root/split/class/file or root/class/file) or of"
+        " arrays (train_images.npy, train_labels.npy, test_images.npy,"
+        " test_labels.npy), or a .csv file of path,label or path,label,split"
+        " (train or test). Left unset: CIFAR-10 where a copy is found or can"
         " be downloaded, else the bundled sample.",
         kind=str,
         example="cifar10",
@@ -108,6 +109,17 @@ class Config:
         kind=str,
         example="/var/tmp/tfnet",
         may_change=True,
+    )
+    test_fraction: float | None = _setting(
+        None,
+        "The part of each class to keep for testing, where a folder or a .csv"
+        " file has no test images of its own; the same files give the same"
+        " split, whatever the seed. Left unset: every fifth image of each"
+        " class.",
+        kind=float,
+        above=0,
+        below=1,
+        example=0.2,
     )
     image_size: int = _setting(
         32,

@@ -49,6 +49,7 @@ def open_dataset(config: Config) -> "Dataset":
         image_size=config.image_size,
         dry_run=config.dry_run,
         tell=_tell,
+        test_fraction=config.test_fraction,
     )
 
 

@@ -268,8 +268,10 @@ def _flagfile(
     def absolute(path: str | None) -> str | None:
         return path and str(Path(path).expanduser().absolute())
 
+    from tfnet.data.find import is_place
+
     name = config.dataset or dataset.name
-    if Path(name).expanduser().is_dir():
+    if is_place(name):
         name = str(absolute(name))
     repeatable = dataclasses.replace(
         config,

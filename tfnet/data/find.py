@@ -9,7 +9,16 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from tfnet.data import arrays, cifar10, folder, pack, sample, tfds
+from tfnet.data import (
+    arrays,
+    cifar10,
+    folder,
+    holdout,
+    pack,
+    sample,
+    table,
+    tfds,
+)
 from tfnet.data.dataset import Dataset
 from tfnet.data.source import SPLITS, Source
 from tfnet.errors import DataError, one_line
@@ -25,17 +34,20 @@ def open_dataset(
     image_size: int,
     dry_run: bool,
     tell: Callable[[str], None],
+    test_fraction: float | None = None,
 ) -> Dataset:
     """Finds, reads and checks a data set.
 
     Args:
-      name: A name or a folder, as `--dataset` takes it; None: CIFAR-10 if it
-        can be had, else the bundled sample.
+      name: A name, a folder or a CSV file, as `--dataset` takes it; None:
+        CIFAR-10 if it can be had, else the bundled sample.
       data_dir: Where to look for copies; None: the usual places.
       cache_dir: Where packed copies are kept; None: the usual place.
       image_size: Height and width to bring the images to, in pixels.
       dry_run: Read a few examples only, and download and write nothing.
       tell: Is given lines for a person who waits.
+      test_fraction: The part of each class to keep for testing, where there
+        are no test examples; None: every fifth.
 
     Returns:
       The data set; every label is in range and both splits have examples.
@@ -45,27 +57,31 @@ def open_dataset(
     """
     try:
         root = Path(name or "").expanduser()
-        is_place = name is not None and _is_place(name)
-        is_array_folder = is_place and arrays.is_array_folder(root)
+        is_a_place = name is not None and is_place(name)
+        is_array_folder = is_a_place and arrays.is_array_folder(root)
     except (OSError, RuntimeError) as error:
         raise DataError(
             f"--dataset ({name}) can't be looked at: {one_line(error)}."
         ) from error
+    if is_array_folder or not is_a_place:
+        holdout.refuse_fraction(name or "CIFAR-10", test_fraction)
     if name is None:
         found = _default(data_dir, not dry_run, tell)
     elif name == sample.NAME:
         found = sample.open_sample()
     elif name == cifar10.NAME:
         found = _cifar10(data_dir, not dry_run, tell)
-    elif not is_place:
+    elif not is_a_place:
         found = tfds.open_tfds(name, data_dir, download=not dry_run, tell=tell)
     elif is_array_folder:
         ready = None if dry_run else arrays.open_as_it_lies(root, image_size)
         if ready is not None:
             return _checked(ready)
         found = arrays.open_arrays(root)
+    elif is_table(name):
+        found = table.open_table(root, test_fraction=test_fraction)
     else:
-        found = folder.open_folder(root)
+        found = folder.open_folder(root, test_fraction=test_fraction)
     _check_counts(found.origin, found.counts)
     _check_classes(found.origin, found.class_names)
     return pack.materialise(
@@ -86,8 +102,17 @@ def _checked(data: Dataset) -> Dataset:
     return data
 
 
-def _is_place(name: str) -> bool:
-    return name.startswith((".", "~", os.sep)) or Path(name).is_dir()
+def is_place(name: str) -> bool:
+    """Says whether `--dataset` names a place, and no set by its name."""
+    if name in (cifar10.NAME, sample.NAME):
+        return False
+    is_path = name.startswith((".", "~", os.sep)) or is_table(name)
+    return is_path or Path(name).is_dir()
+
+
+def is_table(name: str) -> bool:
+    """Says whether `--dataset` names a CSV file."""
+    return name.lower().endswith(".csv") and not Path(name).is_dir()
 
 
 def _packed_dir(cache_dir: str | None) -> Path:

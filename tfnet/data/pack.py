@@ -52,7 +52,8 @@ def materialise(
     small = total <= arrays.IN_MEMORY_BYTES
     if limit is not None or (small and not source.costly):
         return _in_memory(source, image_size, limit)
-    digest = hashlib.sha256(source.origin.encode("utf-8", "surrogateescape"))
+    identity = f"{source.origin}{source.variant}"
+    digest = hashlib.sha256(identity.encode("utf-8", "surrogateescape"))
     place = cache_dir / f"{source.name}-{image_size}-{digest.hexdigest()[:12]}"
     try:
         state = _state(place, source)
@@ -145,7 +146,11 @@ def _write(source: Source, size: int, folder: Path) -> None:
             arrays.array_path(folder, split, "labels"),
             np.concatenate(labels).astype(np.int32),
         )
-    names = "".join(f"{name}\n" for name in source.class_names)
+    # One a line, even where a name has line breaks.
+    names = "".join(
+        f"{name if name.isprintable() else repr(name)}\n"
+        for name in source.class_names
+    )
     (folder / arrays.CLASSES_FILE).write_text(names, encoding="utf-8")
     sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
     manifest = {"version": _VERSION, "key": source.key, "sizes": sizes}

@@ -21,9 +21,6 @@ Chunks = Iterator[tuple[np.ndarray, np.ndarray]]
 
 CHUNK = 512
 
-# Where a set has no test examples of its own, every fifth is kept for testing.
-TEST_EVERY = 5
-
 
 @dataclasses.dataclass(frozen=True)
 class Source:
@@ -39,6 +36,7 @@ class Source:
         `limit` examples (all, if None), resized to `size`.
       costly: Whether reading is slow enough to keep the result on disk.
       notes: Lines that a person should be told.
+      variant: Tells apart what is made in different ways of one origin.
     """
 
     name: str
@@ -49,6 +47,7 @@ class Source:
     read: Callable[[Split, int, int | None], Chunks]
     costly: bool
     notes: tuple[str, ...] = ()
+    variant: str = ""
 
 
 def from_examples(
