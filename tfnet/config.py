@@ -112,10 +112,10 @@ class Config:
     )
     test_fraction: float | None = _setting(
         None,
-        "The part of each class to keep for testing, where a folder or a .csv"
-        " file has no test images of its own; the same files give the same"
-        " split, whatever the seed. Left unset: every fifth image of each"
-        " class.",
+        "The part of each class to keep for testing, where a folder, a .csv"
+        " file or arrays have no test images of their own; the same files give"
+        " the same split, whatever the seed. Left unset: every fifth image of"
+        " each class.",
         kind=float,
         above=0,
         below=1,

@@ -7,6 +7,7 @@ Only here, on the page that uses them (`train`) and in the loop (`trainer`), a
 import dataclasses
 import functools
 import platform
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import tfnet
@@ -38,7 +39,11 @@ def start_devices(config: Config) -> "Devices":
     )
 
 
-def open_dataset(config: Config) -> "Dataset":
+def open_dataset(
+    config: Config,
+    data: Sequence[Any] | None = None,
+    class_names: Sequence[str] | None = None,
+) -> "Dataset":
     """Opens the data set; what takes long is told on the screen."""
     from tfnet.data import open_dataset
 
@@ -50,6 +55,8 @@ def open_dataset(config: Config) -> "Dataset":
         dry_run=config.dry_run,
         tell=_tell,
         test_fraction=config.test_fraction,
+        given=data,
+        class_names=class_names,
     )
 
 

@@ -6,13 +6,15 @@ it says so. A set that was asked for is had, or is an error.
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from tfnet.data import (
     arrays,
     cifar10,
     folder,
+    from_arrays,
     holdout,
     pack,
     sample,
@@ -35,6 +37,8 @@ def open_dataset(
     dry_run: bool,
     tell: Callable[[str], None],
     test_fraction: float | None = None,
+    given: Sequence[Any] | None = None,
+    class_names: Sequence[str] | None = None,
 ) -> Dataset:
     """Finds, reads and checks a data set.
 
@@ -48,6 +52,8 @@ def open_dataset(
       tell: Is given lines for a person who waits.
       test_fraction: The part of each class to keep for testing, where there
         are no test examples; None: every fifth.
+      given: Arrays to use instead; see `from_arrays.open_given`.
+      class_names: The names of their classes.
 
     Returns:
       The data set; every label is in range and both splits have examples.
@@ -55,6 +61,20 @@ def open_dataset(
     Raises:
       DataError: It can't be had; the text says what to do.
     """
+    if given is not None:
+        return _open_given(
+            name,
+            from_arrays.open_given(
+                given, class_names, test_fraction=test_fraction
+            ),
+            image_size,
+            _DRY_RUN_EXAMPLES if dry_run else None,
+        )
+    if class_names is not None or name == from_arrays.NAME:
+        raise DataError(
+            f"--dataset={from_arrays.NAME} and class_names are for arrays that"
+            " a program gives: tfnet.run(config, data=(images, labels))."
+        )
     try:
         root = Path(name or "").expanduser()
         is_a_place = name is not None and is_place(name)
@@ -93,6 +113,19 @@ def open_dataset(
     )
 
 
+def _open_given(
+    name: str | None, found: Source, image_size: int, limit: int | None
+) -> Dataset:
+    """Reads arrays that a program has given; no copy is kept on disk."""
+    if name not in (None, from_arrays.NAME):
+        raise DataError(
+            f"--dataset ({name}) must be left out where data is given to"
+            " tfnet.run."
+        )
+    _check_classes(found.origin, found.class_names)
+    return pack.in_memory(found, image_size, limit)
+
+
 def _checked(data: Dataset) -> Dataset:
     _check_classes(data.origin, data.class_names)
     for split in SPLITS:
@@ -104,7 +137,7 @@ def _checked(data: Dataset) -> Dataset:
 
 def is_place(name: str) -> bool:
     """Says whether `--dataset` names a place, and no set by its name."""
-    if name in (cifar10.NAME, sample.NAME):
+    if name in (cifar10.NAME, from_arrays.NAME, sample.NAME):
         return False
     is_path = name.startswith((".", "~", os.sep)) or is_table(name)
     return is_path or Path(name).is_dir()

@@ -71,7 +71,7 @@ def refuse_fraction(where: str, fraction: float | None) -> None:
     """Raises DataError if a fraction is given and could do nothing."""
     if fraction is not None:
         raise DataError(
-            f"--test_fraction ({fraction}) is for a folder or a .csv file"
-            f" without test images of its own, which {where} is not; leave it"
-            " out."
+            f"--test_fraction ({fraction}) is for a folder, a .csv file or"
+            f" arrays without test images of their own, which {where} is not; leave"
+            " it out."
         )

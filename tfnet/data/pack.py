@@ -51,7 +51,7 @@ def materialise(
     total = sum(source.counts.values()) * image_bytes
     small = total <= arrays.IN_MEMORY_BYTES
     if limit is not None or (small and not source.costly):
-        return _in_memory(source, image_size, limit)
+        return in_memory(source, image_size, limit)
     identity = f"{source.origin}{source.variant}"
     digest = hashlib.sha256(identity.encode("utf-8", "surrogateescape"))
     place = cache_dir / f"{source.name}-{image_size}-{digest.hexdigest()[:12]}"
@@ -100,7 +100,17 @@ def _open(place: Path, image_size: int, source: Source) -> Dataset | None:
     return packed
 
 
-def _in_memory(source: Source, size: int, limit: int | None) -> Dataset:
+def in_memory(source: Source, size: int, limit: int | None) -> Dataset:
+    """Reads a source into memory, whatever its size.
+
+    Args:
+      source: Where the examples are.
+      size: Height and width to bring the images to, in pixels.
+      limit: How many examples of each split to read; None: all.
+
+    Raises:
+      DataError: An example can't be read, or a label is out of range.
+    """
     splits = {}
     for split in SPLITS:
         count = source.counts[split]

@@ -57,6 +57,7 @@ def from_examples(
     origin: str,
     class_names: tuple[str, ...],
     key: str = "",
+    notes: tuple[str, ...] = (),
 ) -> Source:
     """Returns a source over examples that may be of another size.
 
@@ -66,6 +67,7 @@ def from_examples(
       origin: See `Source`.
       class_names: See `Source`.
       key: See `Source`.
+      notes: See `Source`.
     """
 
     def read(split: Split, size: int, limit: int | None) -> Chunks:
@@ -88,4 +90,5 @@ def from_examples(
         key=key,
         read=read,
         costly=False,
+        notes=notes,
     )
