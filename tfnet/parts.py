@@ -201,12 +201,25 @@ def first_record(
         "parameters": model.count_params(),
         "notes": [
             *dataset.notes,
+            *_remarks(config, dataset),
             *devices.notes,
             *notes,
         ],
         "settings": dataclasses.asdict(config),
         "versions": _versions(),
     }
+
+
+def _remarks(config: Config, dataset: "Dataset") -> list[str]:
+    from tfnet.data import remarks
+
+    if config.dry_run:
+        # A few examples say nothing about the others.
+        return []
+    found = remarks.duplicates(dataset)
+    if config.class_weights is None:
+        found += remarks.imbalance(dataset)
+    return found
 
 
 def _versions() -> dict[str, str]:

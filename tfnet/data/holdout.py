@@ -72,6 +72,6 @@ def refuse_fraction(where: str, fraction: float | None) -> None:
     if fraction is not None:
         raise DataError(
             f"--test_fraction ({fraction}) is for a folder, a .csv file or"
-            f" arrays without test images of their own, which {where} is not; leave"
-            " it out."
+            f" arrays without test images of their own, which {where} is not;"
+            " leave it out."
         )
