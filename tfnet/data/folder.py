@@ -12,6 +12,9 @@ from tfnet.errors import DataError
 # What people call the images to evaluate on, in the order of preference.
 _TEST_NAMES = ("test", "validation", "valid", "val")
 
+# Files that it hides, as a dot hides others.
+_LEFT_BY_WINDOWS = ("Thumbs.db", "desktop.ini")
+
 
 def open_folder(
     root: Path, *, test_fraction: float | None = None
@@ -19,8 +22,9 @@ def open_folder(
     """Lists a folder of images.
 
     The classes are the names of the sub-folders, in the order that a person
-    would sort them (2 before 10). Names that begin with a dot are passed
-    over; every other file must be an image.
+    would sort them (2 before 10). Names that begin with a dot,
+    Thumbs.db and desktop.ini are passed over; every other file must be an
+    image.
 
     Args:
       root: Holds train/ and test/ (or validation/, valid/, val/) with one
@@ -94,13 +98,25 @@ def _visible(folder: Path) -> list[os.DirEntry]:
         entries = list(os.scandir(folder))
     except OSError as error:
         raise unreadable(folder, error) from error
-    return [entry for entry in entries if not entry.name.startswith(".")]
+    return [
+        entry
+        for entry in entries
+        if not entry.name.startswith(".") and entry.name not in _LEFT_BY_WINDOWS
+    ]
+
+
+def _is_folder(entry: os.DirEntry) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError as error:
+        # A link that leads to itself.
+        raise unreadable(entry.path, error) from error
 
 
 def _folder_names(folder: Path) -> list[str]:
     names = []
     for entry in _visible(folder):
-        if entry.is_dir():
+        if _is_folder(entry):
             names.append(entry.name)
         elif entry.is_symlink() and not os.path.exists(entry.path):
             raise DataError(f"{entry.path} is a link to nothing.")
@@ -129,7 +145,7 @@ def _list(
         if place.is_dir() or not allow_missing:
             entries = _visible(place)
         for entry in entries:
-            if entry.is_dir():
+            if _is_folder(entry):
                 raise DataError(
                     f"{entry.path} is a folder inside a class; images must lie"
                     " directly in the folder of their class."
