@@ -293,6 +293,24 @@ class Config:
         maximum=_MOST,
         example=4,
     )
+    color: float = _setting(
+        0.0,
+        "Change brightness, contrast and saturation of every training image,"
+        " each by a factor drawn from 1 - color to 1 + color.",
+        kind=float,
+        minimum=0,
+        maximum=1,
+        example=0.1,
+    )
+    cutout: int = _setting(
+        0,
+        "Grey out a square of so many pixels a side, anywhere in every"
+        " training image and cut off at its borders: zero, once scaled.",
+        kind=int,
+        minimum=0,
+        maximum=_MOST,
+        example=8,
+    )
     precision: str = _setting(
         "float32",
         "What the model computes in. bfloat16 and float16 keep the weights in"
@@ -453,6 +471,11 @@ class Config:
             raise ConfigError(
                 f"--crop ({self.crop}) must be below --image_size"
                 f" ({self.image_size}); for example --crop=4."
+            )
+        if self.cutout > self.image_size:
+            raise ConfigError(
+                f"--cutout ({self.cutout}) must be at most --image_size"
+                f" ({self.image_size}); for example --cutout=8."
             )
         checkpoint_interval(self.checkpoint_every)
         if self.resume == "must" and self.run_dir is None:

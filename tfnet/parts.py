@@ -131,7 +131,12 @@ def step_rule(config: Config, dataset: "Dataset") -> "StepRule":
             label_smoothing=config.label_smoothing,
             class_weights=_class_weights(config.class_weights, dataset),
         ),
-        augmentation=Augmentation(flip=config.flip, crop=config.crop),
+        augmentation=Augmentation(
+            flip=config.flip,
+            crop=config.crop,
+            color=config.color,
+            cutout=config.cutout,
+        ),
         clipping=training.Clipping(
             norm=config.clip_norm, value=config.clip_value
         ),

@@ -119,7 +119,7 @@ def scale(images: Any) -> tf.Tensor:
     """Scales pixels as the seed does: (x / 255 - 0.5) / 0.5.
 
     Args:
-      images: uint8, any shape.
+      images: From 0 to 255, uint8 or Keras' floatx, any shape.
 
     Returns:
       Keras' floatx (float32, or float64 in a float64 run) of that shape, in
