@@ -255,6 +255,22 @@ CASES = {
         convolutional,
         {"augmentation": Augmentation(color=0.5, cutout=3)},
     ),
+    "mixup": (
+        19,
+        8,
+        convolutional,
+        {"augmentation": Augmentation(flip=True, crop=2), "mixup": 0.4},
+    ),
+    "mixup, accumulated": (
+        18,
+        3,
+        convolutional,
+        {
+            "augmentation": Augmentation(crop=1, color=0.1),
+            "mixup": 1.0,
+            "batches": 3,
+        },
+    ),
     "clip_norm": (
         19,
         8,

@@ -311,6 +311,17 @@ class Config:
         maximum=_MOST,
         example=8,
     )
+    mixup: float | None = _setting(
+        None,
+        "Mix every training image with another of its step, and the losses by"
+        " their labels likewise: weight * one + (1 - weight) * other, with a"
+        " weight drawn from Beta(mixup, mixup) for each step. The training"
+        " accuracy counts the label of the one. Left unset: not.",
+        kind=float,
+        minimum=0.05,
+        maximum=100,
+        example=0.2,
+    )
     precision: str = _setting(
         "float32",
         "What the model computes in. bfloat16 and float16 keep the weights in"

@@ -137,6 +137,7 @@ def step_rule(config: Config, dataset: "Dataset") -> "StepRule":
             color=config.color,
             cutout=config.cutout,
         ),
+        mixup=config.mixup,
         clipping=training.Clipping(
             norm=config.clip_norm, value=config.clip_value
         ),
