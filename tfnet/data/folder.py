@@ -37,7 +37,7 @@ def open_folder(
         fraction is given where there are test images.
     """
     if not root.is_dir():
-        raise DataError(f"--dataset ({root}) is not a folder.")
+        raise DataError(f"--dataset ({root}) is not a folder, nor a .csv file.")
     train_root = root / "train"
     if train_root.is_dir():
         test_root = next(

@@ -58,7 +58,7 @@ def note(where: str, fraction: float | None) -> str:
         )
     return (
         f"No test images {where}: {fraction:.4g} of each class"
-        " (--test_fraction), chosen by a hash of the name, is kept for testing."
+        " (--test_fraction), chosen by a hash, is kept for testing."
     )
 
 

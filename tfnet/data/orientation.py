@@ -45,13 +45,23 @@ def turned(encoded: Any, image: Any) -> tf.Tensor:
 
 def _turned(image: Any, orientation: Any) -> tf.Tensor:
     # From 5 on rows and columns are exchanged, before they are mirrored.
-    image = tf.cond(
-        orientation >= 5, lambda: tf.transpose(image, [1, 0, 2]), lambda: image
-    )
+    image = tf.cond(orientation >= 5, lambda: _transposed(image), lambda: image)
     is_mirrored = [_is_among(orientation, (2, 3, 6, 7))]
     is_upside_down = [_is_among(orientation, (3, 4, 7, 8))]
     image = tf.reverse(image, tf.boolean_mask([1], is_mirrored))
     return tf.reverse(image, tf.boolean_mask([0], is_upside_down))
+
+
+def _transposed(image: Any) -> tf.Tensor:
+    """Exchanges rows and columns.
+
+    Not by tf.transpose, about which oneDNN complains on the screen where it
+    has no kernel for bytes.
+    """
+    height, width = tf.unstack(tf.shape(image)[:2])
+    pixels = tf.reshape(image, [-1, 3])
+    places = tf.range(height) * width + tf.range(width)[:, None]
+    return tf.gather(pixels, places)
 
 
 def _is_among(value: Any, values: tuple[int, ...]) -> tf.Tensor:
