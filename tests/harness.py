@@ -75,6 +75,7 @@ def train(
     seed=0,
     sync=True,
     ema=None,
+    augmentation=None,
     flip=False,
     crop=0,
     block=None,
@@ -100,7 +101,7 @@ def train(
             examples.image_shape,
             training.StepRule(
                 seed=seed,
-                augmentation=Augmentation(flip=flip, crop=crop),
+                augmentation=augmentation or Augmentation(flip=flip, crop=crop),
                 **rule,
             ),
             accumulates=batches > 1,

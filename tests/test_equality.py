@@ -249,6 +249,28 @@ CASES = {
         {},
     ),
     "flip and crop": (19, 8, convolutional, {"flip": True, "crop": 2}),
+    "color and cutout": (
+        19,
+        8,
+        convolutional,
+        {"augmentation": Augmentation(color=0.5, cutout=3)},
+    ),
+    "mixup": (
+        19,
+        8,
+        convolutional,
+        {"augmentation": Augmentation(flip=True, crop=2), "mixup": 0.4},
+    ),
+    "mixup, accumulated": (
+        18,
+        3,
+        convolutional,
+        {
+            "augmentation": Augmentation(crop=1, color=0.1),
+            "mixup": 1.0,
+            "batches": 3,
+        },
+    ),
     "clip_norm": (
         19,
         8,
@@ -299,6 +321,7 @@ CASES = {
 def test_where_fit_goes_wrong(strategy_of, name):
     count, batch, build, settings = CASES[name]
     settings = {"epochs": 2, **settings}
+    counts = (1, 2, 3) if "augmentation" in settings else (1, 3)
     one, *others = (
         train(
             strategy_of(replicas),
@@ -308,7 +331,7 @@ def test_where_fit_goes_wrong(strategy_of, name):
             precision="float64",
             **settings,
         )
-        for replicas in (1, 3)
+        for replicas in counts
     )
     for other in others:
         # Adam divides by the root of a square, which is near 0 at first.

@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 import tfnet
-from tfnet.data.folder import natural_order, open_folder
+from tfnet.data.folder import open_folder
+from tfnet.data.names import natural_order
 
 
 def png(value=0, size=4):
@@ -347,11 +348,11 @@ def test_error_is_one_line_for_any_name(tmp_path):
 
 
 def test_error_is_one_line_when_no_file_is_found_guilty(tmp_path, monkeypatch):
-    from tfnet.data import folder
+    from tfnet.data import image_list
 
     make(tmp_path, "train/a/1.png", "train/b/1.png", "test/a/1.png")
     (tmp_path / "train/a/1.png").write_text("no image")
-    monkeypatch.setattr(folder, "_check_readable", lambda path: None)
+    monkeypatch.setattr(image_list, "_check_readable", lambda path: None)
     with pytest.raises(tfnet.DataError) as caught:
         list(open_folder(tmp_path).read("train", 4, None))
     assert "\n" not in str(caught.value)

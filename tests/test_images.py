@@ -1,4 +1,4 @@
-"""The rule for images, on files made by hand: Pillow is no dependency."""
+"""The rule for images, on files made by hand; see also test_kinds."""
 
 import struct
 import zlib

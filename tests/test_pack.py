@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tfnet
-from tfnet.data import arrays, folder, open_dataset, pack
+from tfnet.data import arrays, image_list, open_dataset, pack
 from tfnet.data.dataset import Examples
 from tfnet.data.image_file import ImageFile
 from tfnet.data.source import CHUNK, Source, from_examples
@@ -66,7 +66,7 @@ def test_files_are_decoded_once(opened, tmp_path, monkeypatch):
     def no_more(*arguments):
         raise AssertionError("decoded again")
 
-    monkeypatch.setattr(folder, "_read", no_more)
+    monkeypatch.setattr(image_list, "_read", no_more)
     again = opened()
     assert opened.lines == []
     assert first_pixels(again) == first_pixels(data)
@@ -279,9 +279,9 @@ def test_a_dry_run_reads_64_of_each_split_and_of_every_class(
         *(f"test/a/{i}.png" for i in range(65)),
     )
     listed = []
-    real = folder._read
+    real = image_list._read
     monkeypatch.setattr(
-        folder,
+        image_list,
         "_read",
         lambda files, size: listed.append(len(files)) or real(files, size),
     )

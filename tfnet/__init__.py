@@ -4,7 +4,8 @@ The public names are imported on first use, so that `import tfnet` costs
 nothing and starts nothing:
 
 * `Config`: every setting of a run, checked.
-* `run(config)`: train, evaluate, export; returns a `Run`.
+* `run(config)`, `run(config, data=(images, labels))`: train, evaluate, export;
+  returns a `Run`.
 * `Run`: what that gives, or `Run.open(directory)`: settings, history, a Keras
   model, and what it says of images.
 * `Error`, `ConfigError`, `DataError`, `RunError`, `Interrupted`: what can go

@@ -52,10 +52,11 @@ class Config(Settings):
     dataset: str | None = _setting(
         None,
         "What to train on: cifar10, fashion_mnist_10k (the bundled sample),"
-        " the name of an image classification set of TensorFlow Datasets, or"
-        " a folder: of images (root/split/class/file or root/class/file), or"
-        " of arrays (train_images.npy, train_labels.npy, test_images.npy,"
-        " test_labels.npy). Left unset: CIFAR-10 where a copy is found or can"
+        " the name of an image classification set of TensorFlow Datasets, a"
+        " folder of images (root/split/class/file or root/class/file) or of"
+        " arrays (train_images.npy, train_labels.npy, test_images.npy,"
+        " test_labels.npy), or a .csv file of path,label or path,label,split"
+        " (train or test). Left unset: CIFAR-10 where a copy is found or can"
         " be downloaded, else the bundled sample.",
         kind=str,
         example="cifar10",
@@ -77,6 +78,17 @@ class Config(Settings):
         kind=str,
         example="/var/tmp/tfnet",
         may_change=True,
+    )
+    test_fraction: float | None = _setting(
+        None,
+        "The part of each class to keep for testing, where a folder, a .csv"
+        " file or arrays have no test images of their own; the same files give"
+        " the same split, whatever the seed. Left unset: every fifth image of"
+        " each class.",
+        kind=float,
+        above=0,
+        below=1,
+        example=0.2,
     )
     image_size: int = _setting(
         32,
@@ -262,6 +274,35 @@ class Config(Settings):
         maximum=_MOST,
         example=4,
     )
+    color: float = _setting(
+        0.0,
+        "Change brightness, contrast and saturation of every training image,"
+        " each by a factor drawn from 1 - color to 1 + color.",
+        kind=float,
+        minimum=0,
+        maximum=1,
+        example=0.1,
+    )
+    cutout: int = _setting(
+        0,
+        "Grey out a square of so many pixels a side, anywhere in every"
+        " training image and cut off at its borders: zero, once scaled.",
+        kind=int,
+        minimum=0,
+        maximum=_MOST,
+        example=8,
+    )
+    mixup: float | None = _setting(
+        None,
+        "Mix every training image with another of its step, and the losses by"
+        " their labels likewise: weight * one + (1 - weight) * other, with a"
+        " weight drawn from Beta(mixup, mixup) for each step. The training"
+        " accuracy counts the label of the one. Left unset: not.",
+        kind=float,
+        minimum=0.05,
+        maximum=100,
+        example=0.2,
+    )
     precision: str = _setting(
         "float32",
         "What the model computes in. bfloat16 and float16 keep the weights in"
@@ -429,6 +470,11 @@ class Config(Settings):
             raise ConfigError(
                 f"--crop ({self.crop}) must be below --image_size"
                 f" ({self.image_size}); for example --crop=4."
+            )
+        if self.cutout > self.image_size:
+            raise ConfigError(
+                f"--cutout ({self.cutout}) must be at most --image_size"
+                f" ({self.image_size}); for example --cutout=8."
             )
         checkpoint_interval(self.checkpoint_every)
         if self.early_stopping is not None and not self.eval_every:

@@ -7,7 +7,7 @@ Only here, on the page that uses them (`train`) and in the loop (`trainer`), a
 import dataclasses
 import functools
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +55,11 @@ def _tell(text: str) -> None:
 
 
 def open_dataset(
-    config: Config, tell: Callable[[str], None] = _tell
+    config: Config,
+    data: Sequence[Any] | None = None,
+    class_names: Sequence[str] | None = None,
+    *,
+    tell: Callable[[str], None] = _tell,
 ) -> "Dataset":
     """Opens the data set; tells what takes long."""
     from tfnet.data import open_dataset
@@ -67,6 +71,9 @@ def open_dataset(
         image_size=config.image_size,
         dry_run=config.dry_run,
         tell=tell,
+        test_fraction=config.test_fraction,
+        given=data,
+        class_names=class_names,
     )
 
 
@@ -188,7 +195,13 @@ def step_rule(config: Config, dataset: "Dataset") -> "StepRule":
             label_smoothing=config.label_smoothing,
             class_weights=_class_weights(config.class_weights, dataset),
         ),
-        augmentation=Augmentation(flip=config.flip, crop=config.crop),
+        augmentation=Augmentation(
+            flip=config.flip,
+            crop=config.crop,
+            color=config.color,
+            cutout=config.cutout,
+        ),
+        mixup=config.mixup,
         clipping=training.Clipping(
             norm=config.clip_norm, value=config.clip_value
         ),
@@ -258,12 +271,25 @@ def first_record(
         "parameters": model.count_params(),
         "notes": [
             *dataset.notes,
+            *_remarks(config, dataset),
             *devices.notes,
             *notes,
         ],
         "settings": dataclasses.asdict(config),
         "versions": _versions(),
     }
+
+
+def _remarks(config: Config, dataset: "Dataset") -> list[str]:
+    from tfnet.data import remarks
+
+    if config.dry_run:
+        # A few examples say nothing about the others.
+        return []
+    found = remarks.duplicates(dataset)
+    if config.class_weights is None:
+        found += remarks.imbalance(dataset)
+    return found
 
 
 def _versions() -> dict[str, str]:

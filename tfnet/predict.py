@@ -18,7 +18,7 @@ import numpy as np
 
 from tfnet import command_line
 from tfnet.config import Config
-from tfnet.data.folder import natural_order
+from tfnet.data.names import natural_order
 from tfnet.errors import ConfigError, RunError, reason_of
 from tfnet.settings import Settings, same_setting, setting
 

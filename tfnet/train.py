@@ -10,7 +10,7 @@ import datetime
 import functools
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +46,12 @@ _DRY_RUN_STEPS = 3
 _COMPARED_IMAGES = 64
 
 
-def run(config: Config) -> Run:
+def run(
+    config: Config,
+    *,
+    data: Sequence[Any] | None = None,
+    class_names: Sequence[str] | None = None,
+) -> Run:
     """Trains a model, evaluates it, exports it, and records all of that.
 
     Prints what a person should see to standard output. Where the run
@@ -54,6 +59,11 @@ def run(config: Config) -> Run:
 
     Args:
       config: The settings.
+      data: Arrays to train on, in place of --dataset: `(images, labels)` or
+        `(images, labels, test_images, test_labels)`. Images are uint8 [n,
+        height, width, 3] or, grey, [n, height, width]; labels are integers
+        from 0 or strings, [n].
+      class_names: The names of their classes, in the order of the labels.
 
     Returns:
       The trained model, the record and the run directory.
@@ -84,7 +94,7 @@ def run(config: Config) -> Run:
         from tfnet.models.precision import computing_in
 
         stack.enter_context(computing_in(config.precision))
-        dataset = parts.open_dataset(config)
+        dataset = parts.open_dataset(config, data, class_names)
         _check_data(start, directory, dataset)
         goes_on = start.checkpoint is not None
         state, notes = parts.create_state(
@@ -277,8 +287,11 @@ def _flagfile(
     def absolute(path: str | None) -> str | None:
         return path and str(Path(path).expanduser().absolute())
 
+    from tfnet.data import from_arrays
+    from tfnet.data.find import is_place
+
     name = config.dataset or dataset.name
-    if Path(name).expanduser().is_dir():
+    if is_place(name):
         name = str(absolute(name))
     repeatable = dataclasses.replace(
         config,
@@ -289,12 +302,19 @@ def _flagfile(
         run_dir=None,
         resume="auto",
     )
-    command = f"python -m tfnet.train --flagfile={directory.path}/config.flags"
-    return command_line.to_flagfile(
-        repeatable,
+    file = f"{directory.path}/config.flags"
+    command = f"python -m tfnet.train --flagfile={file}"
+    comment = (
         f"Repeats this run: {command}\n# Goes on with it: {command}"
-        f" --run_dir={directory.path}",
+        f" --run_dir={directory.path}"
     )
+    if name == from_arrays.NAME:
+        comment = (
+            "Repeats this run only with the arrays that a program gave it:\n"
+            f"# tfnet.run(tfnet.Config.from_flags(['--flagfile={file}']),"
+            " data=...)"
+        )
+    return command_line.to_flagfile(repeatable, comment)
 
 
 @contextlib.contextmanager

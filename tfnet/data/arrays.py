@@ -4,7 +4,6 @@ The layout of packed data too. Arrays of the right size are used where they
 lie, so a set may be larger than memory.
 """
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 from tfnet.data import source
 from tfnet.data.dataset import Dataset, Examples
 from tfnet.data.image_file import ImageFile
+from tfnet.data.names import short_name
 from tfnet.errors import DataError
 
 CLASSES_FILE = "classes.txt"
@@ -136,7 +136,7 @@ def _names(
     root: Path, splits: dict[source.Split, Examples]
 ) -> tuple[str, str, tuple[str, ...]]:
     """Returns the name, the origin and the names of the classes."""
-    name = re.sub(r"[^\w.-]+", "_", root.resolve().name) or "arrays"
+    name = short_name(root.resolve(), "arrays")
     path = root / CLASSES_FILE
     if path.is_file():
         return name, str(root.absolute()), _read_names(path)

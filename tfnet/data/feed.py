@@ -31,6 +31,11 @@ class Block:
         example of its share stands in the epoch.
       counts: For each replica, int32 [steps, batches]: how many of its rows
         are examples.
+      partner_images: For each replica, as `images`: those to mix its rows
+        with, in the order of the epoch, not of the rows. Of n examples in a
+        step, the first goes with the last, the second with the one before,
+        and so on. Empty where nothing is mixed.
+      partner_labels: For each replica, as `labels`, likewise.
     """
 
     first_step: int
@@ -38,6 +43,8 @@ class Block:
     labels: tuple[np.ndarray, ...]
     positions: tuple[np.ndarray, ...]
     counts: tuple[np.ndarray, ...]
+    partner_images: tuple[np.ndarray, ...] = ()
+    partner_labels: tuple[np.ndarray, ...] = ()
 
     @property
     def steps(self) -> int:
@@ -96,6 +103,7 @@ def blocks(
     last_step: int,
     next_size: Callable[[int], int],
     batches: int = 1,
+    with_partners: bool = False,
 ) -> Iterator[Block]:
     """Yields the steps of an epoch in blocks, each read ahead by one.
 
@@ -110,6 +118,7 @@ def blocks(
       next_size: Called with the number of steps done before a block; says
         how many steps the block should have.
       batches: Batches in one step.
+      with_partners: Whether each example comes with one to mix it with.
 
     Yields:
       Blocks in which every step has the same shares: a last, smaller step is
@@ -137,6 +146,7 @@ def blocks(
             replicas=replicas,
             first_step=step,
             first_position=step * size,
+            with_partners=with_partners,
         )
 
     with ThreadPoolExecutor(1) as reader:
@@ -158,6 +168,7 @@ def _share_out(
     replicas: int,
     first_step: int,
     first_position: int,
+    with_partners: bool,
 ) -> Block:
     """Makes a block of steps that all have as many examples: [steps, n]."""
     steps, size = labels.shape
@@ -165,7 +176,7 @@ def _share_out(
     # Where in its step each share begins: [batches, replicas].
     begins = (np.cumsum(shares) - shares.ravel()).reshape(shares.shape)
     first = first_position + size * np.arange(steps)[:, None]
-    parts = []
+    parts, partners = [], []
     for count, begin in zip(shares.T, begins.T, strict=True):
         rows = max(1, count.max())
         # Past the end of a share, its last example again, or its neighbour.
@@ -179,7 +190,13 @@ def _share_out(
                 np.broadcast_to(count.astype(np.int32), (steps, len(count))),
             )
         )
-    columns = zip(*parts, strict=True)
+        if with_partners:
+            # The other way round, so that they stand in a row, too.
+            mirrored = (size - 1 - chosen)[:, ::-1]
+            partners.append(
+                (_columns(images, mirrored), _columns(labels, mirrored))
+            )
+    columns = [*zip(*parts, strict=True), *zip(*partners, strict=True)]
     return Block(first_step, *(tuple(column) for column in columns))
 
 

@@ -6,10 +6,21 @@ it says so. A set that was asked for is had, or is an error.
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from tfnet.data import arrays, cifar10, folder, pack, sample, tfds
+from tfnet.data import (
+    arrays,
+    cifar10,
+    folder,
+    from_arrays,
+    holdout,
+    pack,
+    sample,
+    table,
+    tfds,
+)
 from tfnet.data.dataset import Dataset
 from tfnet.data.source import SPLITS, Source
 from tfnet.errors import DataError, one_line
@@ -25,17 +36,24 @@ def open_dataset(
     image_size: int,
     dry_run: bool,
     tell: Callable[[str], None],
+    test_fraction: float | None = None,
+    given: Sequence[Any] | None = None,
+    class_names: Sequence[str] | None = None,
 ) -> Dataset:
     """Finds, reads and checks a data set.
 
     Args:
-      name: A name or a folder, as `--dataset` takes it; None: CIFAR-10 if it
-        can be had, else the bundled sample.
+      name: A name, a folder or a CSV file, as `--dataset` takes it; None:
+        CIFAR-10 if it can be had, else the bundled sample.
       data_dir: Where to look for copies; None: the usual places.
       cache_dir: Where packed copies are kept; None: the usual place.
       image_size: Height and width to bring the images to, in pixels.
       dry_run: Read a few examples only, and download and write nothing.
       tell: Is given lines for a person who waits.
+      test_fraction: The part of each class to keep for testing, where there
+        are no test examples; None: every fifth.
+      given: Arrays to use instead; see `from_arrays.open_given`.
+      class_names: The names of their classes.
 
     Returns:
       The data set; every label is in range and both splits have examples.
@@ -43,29 +61,47 @@ def open_dataset(
     Raises:
       DataError: It can't be had; the text says what to do.
     """
+    if given is not None:
+        return _open_given(
+            name,
+            from_arrays.open_given(
+                given, class_names, test_fraction=test_fraction
+            ),
+            image_size,
+            _DRY_RUN_EXAMPLES if dry_run else None,
+        )
+    if class_names is not None or name == from_arrays.NAME:
+        raise DataError(
+            f"--dataset={from_arrays.NAME} and class_names are for arrays that"
+            " a program gives: tfnet.run(config, data=(images, labels))."
+        )
     try:
         root = Path(name or "").expanduser()
-        is_place = name is not None and _is_place(name)
-        is_array_folder = is_place and arrays.is_array_folder(root)
+        is_a_place = name is not None and is_place(name)
+        is_array_folder = is_a_place and arrays.is_array_folder(root)
     except (OSError, RuntimeError) as error:
         raise DataError(
             f"--dataset ({name}) can't be looked at: {one_line(error)}."
         ) from error
+    if is_array_folder or not is_a_place:
+        holdout.refuse_fraction(name or "CIFAR-10", test_fraction)
     if name is None:
         found = _default(data_dir, not dry_run, tell)
     elif name == sample.NAME:
         found = sample.open_sample()
     elif name == cifar10.NAME:
         found = _cifar10(data_dir, not dry_run, tell)
-    elif not is_place:
+    elif not is_a_place:
         found = tfds.open_tfds(name, data_dir, download=not dry_run, tell=tell)
     elif is_array_folder:
         ready = None if dry_run else arrays.open_as_it_lies(root, image_size)
         if ready is not None:
             return _checked(ready)
         found = arrays.open_arrays(root)
+    elif is_table(name):
+        found = table.open_table(root, test_fraction=test_fraction)
     else:
-        found = folder.open_folder(root)
+        found = folder.open_folder(root, test_fraction=test_fraction)
     _check_counts(found.origin, found.counts)
     _check_classes(found.origin, found.class_names)
     return pack.materialise(
@@ -77,6 +113,19 @@ def open_dataset(
     )
 
 
+def _open_given(
+    name: str | None, found: Source, image_size: int, limit: int | None
+) -> Dataset:
+    """Reads arrays that a program has given; no copy is kept on disk."""
+    if name not in (None, from_arrays.NAME):
+        raise DataError(
+            f"--dataset ({name}) must be left out where data is given to"
+            " tfnet.run."
+        )
+    _check_classes(found.origin, found.class_names)
+    return pack.in_memory(found, image_size, limit)
+
+
 def _checked(data: Dataset) -> Dataset:
     _check_classes(data.origin, data.class_names)
     for split in SPLITS:
@@ -86,8 +135,17 @@ def _checked(data: Dataset) -> Dataset:
     return data
 
 
-def _is_place(name: str) -> bool:
-    return name.startswith((".", "~", os.sep)) or Path(name).is_dir()
+def is_place(name: str) -> bool:
+    """Says whether `--dataset` names a place, and no set by its name."""
+    if name in (cifar10.NAME, from_arrays.NAME, sample.NAME):
+        return False
+    is_path = name.startswith((".", "~", os.sep)) or is_table(name)
+    return is_path or Path(name).is_dir()
+
+
+def is_table(name: str) -> bool:
+    """Says whether `--dataset` names a CSV file."""
+    return name.lower().endswith(".csv") and not Path(name).is_dir()
 
 
 def _packed_dir(cache_dir: str | None) -> Path:

@@ -2,7 +2,8 @@
 
 The rule, stated for users in README: a file is decoded as JPEG, PNG, GIF
 (first frame), BMP or WebP (without alpha) to 8 bits and three channels (grey
-repeated, palette looked up, alpha dropped); the whole image is then brought to
+repeated, palette looked up, alpha dropped) and, where a JPEG file says how the
+camera was held (EXIF), turned upright; the whole image is then brought to
 a square, bilinear, antialiased when it shrinks, rounded to 8 bits.
 """
 
@@ -13,6 +14,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfnet.data.orientation import turned
+
 
 def decode(encoded: Any) -> tf.Tensor:
     """Decodes one image file.
@@ -21,7 +24,7 @@ def decode(encoded: Any) -> tf.Tensor:
       encoded: The bytes of a JPEG, PNG, GIF, BMP or WebP file: a scalar string.
 
     Returns:
-      uint8 [height, width, 3].
+      uint8 [height, width, 3], as the camera saw it.
 
     Raises:
       tf.errors.InvalidArgumentError: These bytes are no such image.
@@ -34,7 +37,10 @@ def decode(encoded: Any) -> tf.Tensor:
         tf.strings.regex_full_match(tf.strings.substr(encoded, 0, 2), "BM"),
         tf.reduce_all(tf.equal(bits, 8)),
     )
-    return tf.cond(has_palette, lambda: _look_up(encoded, image), lambda: image)
+    image = tf.cond(
+        has_palette, lambda: _look_up(encoded, image), lambda: image
+    )
+    return turned(encoded, image)
 
 
 def _look_up(encoded: Any, image: Any) -> tf.Tensor:
@@ -113,7 +119,7 @@ def scale(images: Any) -> tf.Tensor:
     """Scales pixels as the seed does: (x / 255 - 0.5) / 0.5.
 
     Args:
-      images: uint8, any shape.
+      images: From 0 to 255, uint8 or Keras' floatx, any shape.
 
     Returns:
       Keras' floatx (float32, or float64 in a float64 run) of that shape, in

@@ -19,7 +19,7 @@ from tfnet.data.source import SPLITS, Chunks, Source, Split
 from tfnet.errors import DataError, reason_of
 
 # Raised when the rule of `images` or the layout changes.
-_VERSION = 1
+_VERSION = 2
 _MANIFEST = "manifest.json"
 
 
@@ -51,8 +51,9 @@ def materialise(
     total = sum(source.counts.values()) * image_bytes
     small = total <= arrays.IN_MEMORY_BYTES
     if limit is not None or (small and not source.costly):
-        return _in_memory(source, image_size, limit)
-    digest = hashlib.sha256(source.origin.encode("utf-8", "surrogateescape"))
+        return in_memory(source, image_size, limit)
+    identity = f"{source.origin}{source.variant}"
+    digest = hashlib.sha256(identity.encode("utf-8", "surrogateescape"))
     place = cache_dir / f"{source.name}-{image_size}-{digest.hexdigest()[:12]}"
     try:
         state = _state(place, source)
@@ -99,7 +100,17 @@ def _open(place: Path, image_size: int, source: Source) -> Dataset | None:
     return packed
 
 
-def _in_memory(source: Source, size: int, limit: int | None) -> Dataset:
+def in_memory(source: Source, size: int, limit: int | None) -> Dataset:
+    """Reads a source into memory, whatever its size.
+
+    Args:
+      source: Where the examples are.
+      size: Height and width to bring the images to, in pixels.
+      limit: How many examples of each split to read; None: all.
+
+    Raises:
+      DataError: An example can't be read, or a label is out of range.
+    """
     splits = {}
     for split in SPLITS:
         count = source.counts[split]
@@ -145,7 +156,11 @@ def _write(source: Source, size: int, folder: Path) -> None:
             arrays.array_path(folder, split, "labels"),
             np.concatenate(labels).astype(np.int32),
         )
-    names = "".join(f"{name}\n" for name in source.class_names)
+    # One a line, even where a name has line breaks.
+    names = "".join(
+        f"{name if name.isprintable() else repr(name)}\n"
+        for name in source.class_names
+    )
     (folder / arrays.CLASSES_FILE).write_text(names, encoding="utf-8")
     sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
     manifest = {"version": _VERSION, "key": source.key, "sizes": sizes}

@@ -21,9 +21,6 @@ Chunks = Iterator[tuple[np.ndarray, np.ndarray]]
 
 CHUNK = 512
 
-# Where a set has no test examples of its own, every fifth is kept for testing.
-TEST_EVERY = 5
-
 
 @dataclasses.dataclass(frozen=True)
 class Source:
@@ -39,6 +36,7 @@ class Source:
         `limit` examples (all, if None), resized to `size`.
       costly: Whether reading is slow enough to keep the result on disk.
       notes: Lines that a person should be told.
+      variant: Tells apart what is made in different ways of one origin.
     """
 
     name: str
@@ -49,6 +47,7 @@ class Source:
     read: Callable[[Split, int, int | None], Chunks]
     costly: bool
     notes: tuple[str, ...] = ()
+    variant: str = ""
 
 
 def from_examples(
@@ -58,6 +57,7 @@ def from_examples(
     origin: str,
     class_names: tuple[str, ...],
     key: str = "",
+    notes: tuple[str, ...] = (),
 ) -> Source:
     """Returns a source over examples that may be of another size.
 
@@ -67,6 +67,7 @@ def from_examples(
       origin: See `Source`.
       class_names: See `Source`.
       key: See `Source`.
+      notes: See `Source`.
     """
 
     def read(split: Split, size: int, limit: int | None) -> Chunks:
@@ -89,4 +90,5 @@ def from_examples(
         key=key,
         read=read,
         costly=False,
+        notes=notes,
     )

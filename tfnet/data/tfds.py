@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tfnet.data import source
+from tfnet.data.holdout import TEST_EVERY
 from tfnet.errors import DataError, one_line
 
 PROBE_SECONDS = 5.0
@@ -117,9 +118,9 @@ def _builder(tfds: Any, name: str, place: Path) -> Any:
         near = difflib.get_close_matches(name, [*known, "fashion_mnist_10k"])
         hint = f" (near: {', '.join(near)})" if near else ""
         raise DataError(
-            f"--dataset ({name}) must be a folder that exists, cifar10,"
-            " fashion_mnist_10k or a name of TensorFlow Datasets;"
-            f" it is none of them{hint}."
+            f"--dataset ({name}) must be a folder that exists, a .csv"
+            " file, cifar10, fashion_mnist_10k or a name of TensorFlow"
+            f" Datasets; it is none of them{hint}."
         ) from error
     except Exception as error:
         # A version, a config or a copy that can't be had, each in a class of
@@ -203,10 +204,10 @@ def _split_names(builder: Any, name: str) -> tuple[str, str, tuple[str, ...]]:
 
 def _fifths(examples: Any, split: source.Split) -> Any:
     """Returns every fifth example, or all the others."""
-    last = source.TEST_EVERY - 1
+    last = TEST_EVERY - 1
 
     def keep(position: Any, _: Any) -> Any:
-        is_test = position % source.TEST_EVERY == last
+        is_test = position % TEST_EVERY == last
         return is_test == (split == "test")
 
     return examples.enumerate().filter(keep).map(lambda _, example: example)
@@ -219,7 +220,7 @@ def _counts(builder: Any, train: str, test: str) -> dict[source.Split, int]:
             "train": total,
             "test": builder.info.splits[test].num_examples,
         }
-    tests = total // source.TEST_EVERY
+    tests = total // TEST_EVERY
     return {"train": total - tests, "test": tests}
 
 

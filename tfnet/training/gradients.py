@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tfnet.data import images as image_rule
 from tfnet.data.augment import Augmentation
+from tfnet.training.mixup import Partners, draw_weight, partners_share
 from tfnet.training.objective import Objective
 from tfnet.training.share import Share, working_on
 from tfnet.training.state import TrainState
@@ -43,6 +44,7 @@ def share_gradients(
     share: Share,
     objective: Objective,
     augmentation: Augmentation,
+    partners: Partners | None = None,
 ) -> ShareResult:
     """Returns what a share adds to its step; in a replica, while it is traced.
 
@@ -53,6 +55,7 @@ def share_gradients(
       share: Which examples these are, of which step.
       objective: Gives the loss of each example.
       augmentation: Changes the images.
+      partners: What the examples are mixed with; None: nothing.
     """
     model = state.model
     variables = [variable.value for variable in model.trainable_variables]
@@ -61,9 +64,19 @@ def share_gradients(
         tf.GradientTape(watch_accessed_variables=False) as tape,
     ):
         tape.watch(variables)
+        # Before this share draws: the partners draw the same way.
+        others = share if partners is None else partners_share(share)
         inputs = image_rule.scale(augmentation(images, share))
+        if partners is not None:
+            theirs = image_rule.scale(augmentation(partners.images, others))
+            weight = draw_weight(share, partners.alpha)
+            inputs = weight * inputs + (1 - weight) * theirs[::-1]
         logits = model(inputs, training=True)
         losses = objective.losses(labels, logits)
+        if partners is not None:
+            weight = tf.cast(weight, losses.dtype)
+            rest = objective.losses(partners.labels[::-1], logits)
+            losses = weight * losses + (1 - weight) * rest
         examples = tf.cast(share.step_examples, losses.dtype)
         if share.real is not None:
             # Not a product: a copy's loss may be anything.

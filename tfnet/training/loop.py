@@ -99,6 +99,7 @@ def train_epoch(
         first_step=first_step,
         last_step=last_step,
         next_size=lambda step: min(pace.steps, until_stop(step)),
+        with_partners=train.mixes,
     ):
         begin = clock()
         first = epoch * per_epoch + block.first_step

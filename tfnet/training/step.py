@@ -15,6 +15,7 @@ import tensorflow as tf
 from tfnet.data.augment import Augmentation
 from tfnet.data.feed import Block
 from tfnet.training.gradients import ShareResult, share_gradients
+from tfnet.training.mixup import Partners
 from tfnet.training.objective import Objective
 from tfnet.training.share import Share, replica_id
 from tfnet.training.state import TrainState
@@ -30,12 +31,15 @@ class StepRule:
       objective: The loss of an example.
       augmentation: What is done to the images.
       clipping: How the gradient is bounded.
+      mixup: Each example is mixed with another one of the step, by a weight
+        from Beta(mixup, mixup); None: not.
     """
 
     seed: int
     objective: Objective = dataclasses.field(default_factory=Objective)
     augmentation: Augmentation = dataclasses.field(default_factory=Augmentation)
     clipping: Clipping = dataclasses.field(default_factory=Clipping)
+    mixup: float | None = None
 
 
 class TrainFunction:
@@ -71,6 +75,8 @@ class TrainFunction:
             for is_padded in (False, True)
         }
         self._devices = strategy.extended.worker_devices
+        # Whether it takes blocks with partners.
+        self.mixes = rule.mixup is not None
 
     def trace(self, is_padded: bool) -> None:
         """Traces one of the programs ahead of its first use."""
@@ -98,6 +104,11 @@ class TrainFunction:
             tf.constant(epoch, tf.int64),
             tf.constant(block.step_examples),
             tf.constant(rates, keras.config.floatx()),
+            *(
+                place(part, self._devices)
+                for part in (block.partner_images, block.partner_labels)
+                if self.mixes
+            ),
         )
         # The parts are added up here, in float64 and in a fixed order.
         loss = sum(part.numpy().astype("float64") for part in losses)
@@ -131,12 +142,26 @@ def _compile(
         replica = replica_id()
         images = feed.images[replica][step, batch]
         labels = feed.labels[replica][step, batch]
+        partners = None
+        if rule.mixup is not None:
+            partners = Partners(
+                feed.partner_images[replica][step, batch],
+                feed.partner_labels[replica][step, batch],
+                rule.mixup,
+            )
         real = None
         if is_padded:
             # What fills up a share goes; an empty one keeps a single row.
             count = feed.counts[replica][step, batch]
             rows = tf.maximum(count, 1)
             images, labels = images[:rows], labels[:rows]
+            if partners is not None:
+                # The other way round, so what fills up comes first.
+                partners = dataclasses.replace(
+                    partners,
+                    images=partners.images[-rows:],
+                    labels=partners.labels[-rows:],
+                )
             real = tf.range(rows) < count
         share = Share(
             seed=rule.seed,
@@ -156,6 +181,7 @@ def _compile(
             share,
             rule.objective,
             rule.augmentation,
+            partners,
         )
 
     def add_batch(
@@ -194,7 +220,9 @@ def _compile(
 
     # One signature for all shapes: traced once.
     @tf.function(
-        input_signature=_signature(replicas, image_shape, floats),
+        input_signature=_signature(
+            replicas, image_shape, floats, mixes=rule.mixup is not None
+        ),
         autograph=False,
     )
     def train_steps(*inputs: Any) -> Any:
@@ -237,6 +265,8 @@ class _Feed:
       epoch: int64 scalar.
       step_examples: int32 scalar.
       rates: float [steps].
+      partner_images: As images, where examples are mixed.
+      partner_labels: As labels, likewise.
     """
 
     images: tuple
@@ -246,20 +276,28 @@ class _Feed:
     epoch: Any
     step_examples: Any
     rates: Any
+    partner_images: tuple = ()
+    partner_labels: tuple = ()
 
 
-def _signature(replicas: int, image_shape: tuple, floats: Any) -> list[Any]:
+def _signature(
+    replicas: int, image_shape: tuple, floats: Any, *, mixes: bool
+) -> list[Any]:
     def each(shape: list, dtype: Any) -> tuple:
         return (tf.TensorSpec(shape, dtype),) * replicas
 
-    return [
+    examples = [
         each([None, None, None, *image_shape], tf.uint8),
         each([None, None, None], tf.int32),
+    ]
+    return [
+        *examples,
         each([None, None], tf.int64),
         each([None, None], tf.int32),
         tf.TensorSpec([], tf.int64),
         tf.TensorSpec([], tf.int32),
         tf.TensorSpec([None], floats),
+        *(examples if mixes else ()),
     ]
 
 

@@ -1,0 +1,204 @@
+"""Arrays in memory, given in Python: `tfnet.run(config, data=...)`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tfnet.data import holdout, source
+from tfnet.data.dataset import Examples
+from tfnet.data.names import natural_order
+from tfnet.errors import DataError
+
+# What `--dataset` says in the settings of such a run.
+NAME = "given_in_python"
+
+
+def open_given(
+    data: Sequence[Any],
+    class_names: Sequence[str] | None = None,
+    *,
+    test_fraction: float | None = None,
+) -> source.Source:
+    """Makes a source of arrays.
+
+    Args:
+      data: `(images, labels)`, of which some of each class are kept for
+        testing, or `(images, labels, test_images, test_labels)`. Images:
+        uint8, from 0 to 255, [n, height, width, 3], or, grey, [n, height,
+        width, 1] or [n, height, width]. Labels: integers from 0, or strings,
+        [n] or [n, 1].
+      class_names: The name of each class, in the order of integer labels;
+        where labels are strings, all that there may be. None: the integers,
+        or the strings in the order that a person would sort them.
+      test_fraction: How many to keep; see `holdout.held_out`.
+
+    Raises:
+      DataError: An array is not like that; the text says how to make it so.
+    """
+    if not isinstance(data, tuple | list) or len(data) not in (2, 4):
+        raise DataError(
+            "data must be (images, labels) or (images, labels, test_images,"
+            " test_labels)."
+        )
+    images, labels = _pair(data[0], data[1])
+    if len(data) == 2:
+        names, (numbers,) = _numbers([labels], class_names)
+        kept = holdout.held_out(numbers, test_fraction)
+        train = Examples(images[~kept], numbers[~kept])
+        test = Examples(images[kept], numbers[kept])
+        notes: tuple[str, ...] = (
+            holdout.note("among the arrays", test_fraction),
+        )
+    else:
+        holdout.refuse_fraction("data with test_images", test_fraction)
+        test_images, test_labels = _pair(data[2], data[3], "test_")
+        names, (numbers, test_numbers) = _numbers(
+            [labels, test_labels], class_names
+        )
+        train = Examples(images, numbers)
+        test = Examples(test_images, test_numbers)
+        notes = ()
+    if not len(test):
+        raise DataError(
+            "data leaves no image to test on; give test_images and"
+            f" test_labels, {holdout.TEST_EVERY} images of some class, or two"
+            " and --test_fraction=0.2."
+        )
+    return source.from_examples(
+        {"train": train, "test": test},
+        name=NAME,
+        origin="arrays given in Python",
+        class_names=names,
+        notes=notes,
+    )
+
+
+def _pair(images: Any, labels: Any, which: str = "") -> tuple[np.ndarray, Any]:
+    """Returns images as uint8 [n, height, width, 3], and labels [n]."""
+    images = _as_images(images, f"{which}images")
+    labels = _as_array(labels, f"{which}labels")
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1 or len(labels) != len(images):
+        hint = ""
+        if labels.ndim == 2:
+            hint = "; of one-hot labels, take labels.argmax(axis=1)"
+        raise DataError(
+            f"{which}labels must be [{len(images)}], one an image; it is"
+            f" {list(labels.shape)}{hint}."
+        )
+    return images, labels
+
+
+def _as_images(given: Any, name: str) -> np.ndarray:
+    images = _as_array(given, name)
+    if images.dtype != np.uint8:
+        raise DataError(
+            f"{name} must be uint8, from 0 to 255; it is {images.dtype}."
+            f" {_remedy(images, name)}"
+        )
+    if images.ndim == 3:
+        images = images[..., np.newaxis]
+    if images.ndim != 4 or images.shape[3] not in (1, 3) or 0 in images.shape:
+        raise DataError(
+            f"{name} must be [n, height, width, 3], or, grey, [n, height,"
+            f" width]; it is {list(np.shape(given))}."
+        )
+    if images.shape[3] == 1:
+        images = np.repeat(images, 3, axis=3)
+    return images
+
+
+def _remedy(images: np.ndarray, name: str) -> str:
+    if images.dtype.kind == "f" and images.size:
+        low, high = float(np.nanmin(images)), float(np.nanmax(images))
+        text = {
+            low >= 0 and high > 1: f"{name}.round()",
+            low >= 0 and high <= 1: f"({name} * 255).round()",
+            -1 <= low < 0 and high <= 1: f"(({name} + 1) * 127.5).round()",
+        }.get(True)
+        if text and high <= 255:
+            return (
+                f"Its values go from {low:.3g} to {high:.3g}:"
+                f" {text}.astype('uint8') brings them there."
+            )
+    if images.dtype.kind in "iub":
+        return (
+            f"Where its values are from 0 to 255, {name}.astype('uint8') does"
+            " it."
+        )
+    return "Bring its values there."
+
+
+def _as_array(given: Any, name: str) -> np.ndarray:
+    try:
+        return np.asarray(given)
+    except (ValueError, TypeError) as error:
+        raise DataError(
+            f"{name} must be one array; images of several sizes must be"
+            " brought to one before."
+        ) from error
+
+
+def _numbers(
+    labels: list[np.ndarray], class_names: Sequence[str] | None
+) -> tuple[tuple[str, ...], list[np.ndarray]]:
+    """Returns the names of the classes, and labels as int32."""
+    names = None if class_names is None else _checked_names(class_names)
+    if all(_is_text(one) for one in labels):
+        return _look_up(labels, names)
+    if any(one.dtype.kind not in "iu" for one in labels):
+        kinds = " and ".join(str(one.dtype) for one in labels)
+        raise DataError(
+            f"labels must be all integers or all strings; they are {kinds}."
+        )
+    low = min(int(one.min(initial=0)) for one in labels)
+    high = max(int(one.max(initial=0)) for one in labels)
+    most = len(labels[0]) if names is None else len(names)
+    if low < 0 or high >= most:
+        raise DataError(
+            f"labels must count the classes from 0; they go from {low} to"
+            f" {high}, with {most} {'images' if names is None else 'names'}."
+        )
+    if names is None:
+        names = tuple(str(label) for label in range(high + 1))
+    return names, [one.astype(np.int32) for one in labels]
+
+
+def _look_up(
+    labels: list[np.ndarray], names: tuple[str, ...] | None
+) -> tuple[tuple[str, ...], list[np.ndarray]]:
+    """Returns `_numbers` of labels that are names."""
+    found = {str(label) for one in labels for label in one}
+    if "" in found:
+        raise DataError("labels must not be empty text.")
+    if names is None:
+        names = tuple(sorted(found, key=natural_order))
+    known = {name: label for label, name in enumerate(names)}
+    unknown = sorted(found - set(known))
+    if unknown:
+        raise DataError(
+            f"labels must be among class_names; {unknown[0]!r} is not."
+        )
+    return names, [
+        np.array([known[str(label)] for label in one], np.int32)
+        for one in labels
+    ]
+
+
+def _is_text(labels: np.ndarray) -> bool:
+    is_objects = labels.dtype.kind == "O"
+    return labels.dtype.kind == "U" or (
+        is_objects and all(isinstance(label, str) for label in labels)
+    )
+
+
+def _checked_names(class_names: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(class_names)
+    is_text = all(isinstance(name, str) and name for name in names)
+    if isinstance(class_names, str) or not is_text:
+        raise DataError("class_names must be a list of names, none empty.")
+    if len(set(names)) < len(names):
+        raise DataError("class_names must name each class once.")
+    return names
