@@ -79,6 +79,7 @@ _FLAGS = (
     "--crop=2",
     "--log_every=6",
     "--checkpoint_every=4",
+    "--noreport",
 )
 
 

@@ -7,6 +7,7 @@ from tfnet.devices.runtime import prepare_process
 
 prepare_process(verbose=False)
 
+from tfnet import train  # noqa: E402
 from tfnet.data import Examples  # noqa: E402
 from tfnet.devices.start import start_devices  # noqa: E402
 
@@ -24,6 +25,13 @@ def devices_of(replicas):
 
 
 devices_of(1)
+
+
+@pytest.fixture(autouse=True)
+def no_report(request, monkeypatch):
+    """A report takes a second: only tests that are about it draw one."""
+    if "draws_report" not in request.keywords:
+        monkeypatch.setattr(train, "_report", lambda run, place: [])
 
 
 @pytest.fixture

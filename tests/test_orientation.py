@@ -94,17 +94,19 @@ def test_what_is_no_jpeg_is_left_as_it_is():
 def test_the_exported_model_turns_it_too(tmp_path):
     import keras
 
-    from tfnet.runs.saved_model import export_saved_model
+    from tfnet import exports
 
     model = keras.Sequential(
         [keras.Input((4, 4, 3)), keras.layers.Flatten(), keras.layers.Dense(2)]
     )
-    export_saved_model(
+    exports.export(
+        "saved_model",
         tmp_path / "model",
         model,
         ("a", "b"),
         image_size=4,
         examples=np.zeros((1, 4, 4, 3), np.uint8),
+        labels=np.zeros(1, np.int32),
     )
     loaded = tf.saved_model.load(str(tmp_path / "model"))
     files = [jpeg(6), jpeg()]

@@ -148,9 +148,9 @@ def _shown(form: Callable[[Any], str], value: Any) -> str:
 
 
 def _draw(path: Path, names: Sequence[str], runs: Sequence[Run]) -> None:
-    from tfnet.report.curves import compare_curves
+    from tfnet.report.together import draw_together
 
-    png = compare_curves(
+    png = draw_together(
         {name: run.history for name, run in zip(names, runs, strict=True)}
     )
     try:

@@ -396,6 +396,12 @@ class Config(Settings):
         kind=bool,
         may_change=True,
     )
+    report: bool = _setting(
+        True,
+        "Leave a page of pictures in the run directory: report/report.html.",
+        kind=bool,
+        may_change=True,
+    )
     checkpoint_every: str = _setting(
         "60s",
         "Save a checkpoint every so many steps (100) or seconds (60s), and"

@@ -16,9 +16,15 @@ from tfnet.config import Config, class_weight_numbers
 from tfnet.errors import ConfigError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from tfnet.data import Dataset
+    from tfnet.data.augment import Augmentation
     from tfnet.devices.start import Devices
     from tfnet.training import Schedule, StepRule, TrainState
+
+_SHOWN_IMAGES = 6
+_SHOWN_VIEWS = 6
 
 
 def start_devices(config: Config) -> "Devices":
@@ -187,7 +193,6 @@ def step_rule(config: Config, dataset: "Dataset") -> "StepRule":
       ConfigError: There are more or fewer class weights than classes.
     """
     from tfnet import training
-    from tfnet.data.augment import Augmentation
 
     return training.StepRule(
         seed=config.seed,
@@ -195,17 +200,46 @@ def step_rule(config: Config, dataset: "Dataset") -> "StepRule":
             label_smoothing=config.label_smoothing,
             class_weights=_class_weights(config.class_weights, dataset),
         ),
-        augmentation=Augmentation(
-            flip=config.flip,
-            crop=config.crop,
-            color=config.color,
-            cutout=config.cutout,
-        ),
+        augmentation=_augmentation(config),
         mixup=config.mixup,
         clipping=training.Clipping(
             norm=config.clip_norm, value=config.clip_value
         ),
     )
+
+
+def _augmentation(config: Config) -> "Augmentation":
+    from tfnet.data.augment import Augmentation
+
+    return Augmentation(
+        flip=config.flip,
+        crop=config.crop,
+        color=config.color,
+        cutout=config.cutout,
+    )
+
+
+def augmented_examples(
+    config: Config, dataset: "Dataset"
+) -> "tuple[np.ndarray, np.ndarray] | None":
+    """Returns some training images, and views of each; None: all are alike.
+
+    Returns:
+      uint8 [n, height, width, 3] and uint8 [n, times, height, width, 3].
+    """
+    import numpy as np
+
+    from tfnet.data.augment import Augmentation, draw_views
+
+    augmentation = _augmentation(config)
+    if augmentation == Augmentation():
+        return None
+    count = min(len(dataset.train), _SHOWN_IMAGES)
+    images, _ = dataset.train.take(np.arange(count))
+    views = draw_views(
+        augmentation, images, times=_SHOWN_VIEWS, seed=config.seed
+    )
+    return images, views
 
 
 def _class_weights(

@@ -206,6 +206,15 @@ def _run(
         model = _plain_copy(config, dataset, state)
         if config.export:
             missing += _export(config, dataset, model, place)
+        result = Run(
+            config=config,
+            record=record,
+            directory=place,
+            model=model,
+            dataset=dataset,
+        )
+        if config.report and place is not None:
+            missing += _report(result, place)
         print(last_lines(record, place), flush=True)
         if missing:
             raise RunError(
@@ -213,13 +222,18 @@ def _run(
                 f" {', '.join(missing)}. Make room, and start the same command"
                 " again with this --run_dir."
             )
-    return Run(
-        config=config,
-        record=record,
-        directory=place,
-        model=model,
-        dataset=dataset,
-    )
+    return result
+
+
+def _report(run: Run, place: Path) -> list[str]:
+    """Draws the report; returns what could not be written."""
+    if not place.is_dir():
+        return ["report (the run directory was removed)"]
+    try:
+        run.report()
+    except OSError as error:
+        return [f"report ({reason_of(error)})"]
+    return []
 
 
 def _resumed(start: Start, record: dict[str, Any]) -> list[dict[str, Any]]:

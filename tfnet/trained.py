@@ -140,7 +140,9 @@ class Run:
             "data_dir": data_dir,
             "cache_dir": cache_dir,
         }
-        changes = {k: v for k, v in given.items() if v is not None}
+        changes: dict[str, Any] = {
+            k: v for k, v in given.items() if v is not None
+        }
         parts.start_without_training()
         found = parts.open_dataset(
             dataclasses.replace(self.config, **changes), tell=_tell
@@ -257,7 +259,7 @@ class Run:
         from tfnet import exports
         from tfnet.exports.card import write_card
 
-        place = self._export_directory(directory)
+        place = self._place(directory, "export")
         dataset = self.dataset if dataset is None else dataset
         self._check_classes(dataset)
         images, labels = _first(dataset.test, _MOST_COMPARED)
@@ -292,14 +294,50 @@ class Run:
             raise RunError(f"not exported: {'; '.join(failed)}")
         return done
 
-    def _export_directory(self, directory: str | Path | None) -> Path:
+    def report(self, directory: str | Path | None = None) -> Path:
+        """Writes report.html, one page of pictures, and each as a PNG.
+
+        Args:
+          directory: The directory to make, or that of an earlier report;
+            None: report/ in the run directory.
+
+        Returns:
+          The directory.
+
+        Raises:
+          ConfigError: No directory is given, and the run has none.
+          DataError: The data can't be had.
+          OSError: It could not be written; what was there is unchanged.
+        """
+        from tfnet.report.facts import Facts
+        from tfnet.report.write import write_report
+        from tfnet.scores import softmax
+
+        place = self._place(directory, "report")
+        test = self.dataset.test
+        facts = Facts(
+            record=self.record,
+            history=self.history,
+            class_names=self.class_names,
+            labels=test.labels,
+            probabilities=softmax(self.logits(test)).astype(np.float32),
+            images=lambda indices: test.take(indices)[0],
+            filters=_first_filters(self.model),
+            augmented=parts.augmented_examples(self.config, self.dataset),
+            defaults={
+                field.name: field.default
+                for field in dataclasses.fields(Config)
+            },
+        )
+        write_report(place, facts)
+        return place
+
+    def _place(self, directory: str | Path | None, name: str) -> Path:
         if directory is not None:
             return Path(directory).expanduser().absolute()
         if self.directory is None:
-            raise ConfigError(
-                "a dry run has no directory to export to; name one."
-            )
-        return self.directory / "export"
+            raise ConfigError("a dry run has no directory to write to.")
+        return self.directory / name
 
     def logits(self, examples: "Examples") -> np.ndarray:
         """Returns what the model gives for examples of the run's image size.
@@ -361,6 +399,18 @@ def _tell(text: str) -> None:
 
 def _first(examples: "Examples", most: int) -> tuple[np.ndarray, np.ndarray]:
     return examples.take(np.arange(min(len(examples), most)))
+
+
+def _first_filters(model: Any) -> np.ndarray | None:
+    """Returns the kernel of the first layer of weights, if it looks at colours.
+
+    Returns:
+      float32 [height, width, 3, filters].
+    """
+    for weight in model.trainable_variables[:1]:
+        if len(weight.shape) == 4 and weight.shape[2] == 3:
+            return weight.numpy().astype(np.float32)
+    return None
 
 
 def _compared(path: Path, comparison: "Comparison") -> str:

@@ -8,6 +8,7 @@ import dataclasses
 from typing import Any, Protocol
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 # What red, green and blue weigh in the grey of a colour (ITU-R BT.601).
@@ -78,6 +79,38 @@ class Augmentation:
             drawn = tf.floor(draws.uniform(rows, 2) * [height, width])
             images = _cut_out(images, tf.cast(drawn, tf.int32), self.cutout)
         return images
+
+
+@dataclasses.dataclass
+class _Anew:
+    """Draws anew in each call, for whoever looks and does not train."""
+
+    seed: int
+    calls: int = 0
+
+    def uniform(self, *shape: Any) -> tf.Tensor:
+        self.calls += 1
+        return tf.random.stateless_uniform(shape, [self.seed, self.calls])
+
+
+def draw_views(
+    augmentation: Augmentation, images: np.ndarray, *, times: int, seed: int
+) -> np.ndarray:
+    """Returns what augmentation makes of images, several times over.
+
+    Args:
+      augmentation: What is done to them.
+      images: uint8 [n, height, width, 3].
+      times: How many views of each.
+      seed: Fixes what is drawn, which is not what training draws.
+
+    Returns:
+      uint8 [n, times, height, width, 3].
+    """
+    repeated = np.repeat(images, times, axis=0)
+    views = augmentation(tf.constant(repeated), _Anew(seed)).numpy()
+    views = np.rint(views).astype(np.uint8)
+    return views.reshape(len(images), times, *images.shape[1:])
 
 
 def _crop(images: Any, starts: Any, border: int) -> Any:
