@@ -1,5 +1,6 @@
 """A checkpoint is all or nothing, and never taken for good unread."""
 
+import errno
 import hashlib
 import json
 import os
@@ -285,23 +286,37 @@ def test_a_save_that_is_due_while_one_is_written_waits_for_a_later_step(
     assert names(tmp_path / "checkpoints") == ["step-00000010", "step-00000021"]
 
 
-def test_a_failure_is_told_and_the_next_one_is_tried(tmp_path):
+def test_a_failure_is_told_and_the_next_one_is_tried(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     told = []
     one = saver(tmp_path / "checkpoints", told)
     save(one, 1)
     one.wait()
-    (tmp_path / "checkpoints").rename(tmp_path / "away")
-    (tmp_path / "checkpoints").write_text("in the way")
+    monkeypatch.setattr(os, "rename", fail)
     save(one, 2)
     one.wait()
+    monkeypatch.undo()
     (line,) = told
     assert line.startswith("warning: the checkpoint step-00000002 can't be")
     assert line.endswith("the last good one is step-00000001")
     assert one.failure is not None
-    (tmp_path / "checkpoints").unlink()
-    (tmp_path / "away").rename(tmp_path / "checkpoints")
     save(one, 3)
     one.close()
     assert one.failure is None
     assert len(told) == 1
     assert names(tmp_path / "checkpoints") == ["step-00000001", "step-00000003"]
+
+
+def test_a_last_good_checkpoint_that_is_gone_is_not_named(tmp_path):
+    told = []
+    one = saver(tmp_path / "checkpoints", told)
+    save(one, 1)
+    one.wait()
+    shutil.rmtree(tmp_path / "checkpoints")
+    (tmp_path / "checkpoints").write_text("in the way")
+    save(one, 2)
+    one.close()
+    (line,) = told
+    assert line.endswith("there is no other")

@@ -135,6 +135,9 @@ def main(
       body: Does the work.
       kind: Its settings.
     """
+    _open_closed_streams()
+    # A scheduler may send it at any time; only a run has a use for it.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     # Names of classes and files are printed whatever the terminal can show.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -174,6 +177,28 @@ def main(
     except KeyboardInterrupt:
         print(f"{command}: interrupted.", file=sys.stderr)
         sys.exit(130)
+
+
+def _open_closed_streams() -> None:
+    """Gives a process that was started without them its three streams.
+
+    Else a file of the run would get their numbers, and what TensorFlow writes
+    to standard error would land in it.
+    """
+    for number, name, mode in (
+        (0, "stdin", "r"),
+        (1, "stdout", "w"),
+        (2, "stderr", "w"),
+    ):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def _forget_output() -> None:

@@ -16,7 +16,16 @@ from tfnet.settings import Settings, same_setting, setting
 from tfnet.trained import Run
 
 # Where a run is and how it is watched says nothing about what came out.
-_NOT_COMPARED = ("run_dir", "resume", "verbosity", "dry_run")
+_NOT_COMPARED = (
+    "run_dir",
+    "resume",
+    "export",
+    "report",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "verbosity",
+    "dry_run",
+)
 
 
 def _percent(value: float) -> str:

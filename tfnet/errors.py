@@ -1,5 +1,6 @@
 """What can go wrong, in one line each, with the exit code of the commands."""
 
+import errno
 import re
 import signal
 
@@ -19,6 +20,15 @@ def one_line(error: BaseException) -> str:
 def reason_of(error: OSError) -> str:
     """Returns why the system could not do something, in its words."""
     return error.strerror or str(error)
+
+
+def remedy_of(error: OSError) -> str:
+    """Returns what a person can do about it."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "make room"
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return "make it writable"
+    return "mend that"
 
 
 class Error(Exception):

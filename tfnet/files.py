@@ -6,11 +6,13 @@ from what another one is writing, and goes at the next writing in that place.
 """
 
 import contextlib
+import errno
 import fcntl
 import glob
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,6 +106,20 @@ def remove_leftovers(parent: Path) -> None:
     """Removes what processes that were killed have left aside in `parent`."""
     for path in _unlocked(parent, f".*{_ASIDE}"):
         _remove(path)
+
+
+def read_bytes(path: Path) -> bytes:
+    """Reads a file; what is no file, such as a pipe, is an error and no wait.
+
+    Raises:
+      OSError: It can't be read, or is no file.
+    """
+    # Without O_NONBLOCK, to open a pipe waits for whoever writes into it.
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with open(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "it is no file", str(path))
+        return file.read()
 
 
 def is_aside(name: str) -> bool:

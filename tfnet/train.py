@@ -176,6 +176,12 @@ def _trainer(
     )
     _restore(trainer, start, directory)
     record["total_steps"] = trainer.total
+    if trainer.progress.step > trainer.total:
+        record["notes"].append(
+            f"The run has reached step {trainer.progress.step:,}, and --epochs"
+            f" and --steps end it at {trainer.total:,}: nothing is left to"
+            " train."
+        )
     return trainer
 
 
@@ -219,7 +225,7 @@ def _run(
         if missing:
             raise RunError(
                 f"{place} is not complete; what is missing:"
-                f" {', '.join(missing)}. Make room, and start the same command"
+                f" {', '.join(missing)}. Mend that, and start the same command"
                 " again with this --run_dir."
             )
     return result

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from tfnet import parts
+from tfnet import files, parts
 from tfnet.config import Config
 from tfnet.errors import (
     ConfigError,
@@ -87,7 +87,7 @@ class Run:
             raise ConfigError(f"{where} must be a directory that holds a run.")
         try:
             record = read_record(path)
-            flags = (path / "config.flags").read_text(encoding="utf-8")
+            flags = files.read_bytes(path / "config.flags").decode()
         except OSError as error:
             raise ConfigError(
                 f"{where} holds a run that can't be read: {error.filename}:"
@@ -315,8 +315,12 @@ class Run:
 
         place = self._place(directory, "report")
         test = self.dataset.test
+        record = dict(self.record)
+        if record.get("exit_reason") == "running" and "test_loss" in record:
+            # The run that draws its own report has only that left to do.
+            del record["exit_reason"]
         facts = Facts(
-            record=self.record,
+            record=record,
             history=self.history,
             class_names=self.class_names,
             labels=test.labels,

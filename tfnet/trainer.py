@@ -17,7 +17,13 @@ from tfnet.config import Config, checkpoint_interval
 from tfnet.data import Dataset
 from tfnet.data.feed import paddings, steps_in_epoch
 from tfnet.devices.start import Devices
-from tfnet.errors import ConfigError, Interrupted, RunError, reason_of
+from tfnet.errors import (
+    ConfigError,
+    Interrupted,
+    RunError,
+    reason_of,
+    remedy_of,
+)
 from tfnet.parts import schedule, step_rule
 from tfnet.runs import checkpoints
 from tfnet.runs.checkpoints import Checkpoint
@@ -219,9 +225,9 @@ class Trainer:
             if self._saver.failure is not None:
                 raise ConfigError(
                     f"--run_dir ({self._directory.path}) can't hold a"
-                    f" checkpoint: {reason_of(self._saver.failure)}; make room,"
-                    " name another one, or save none with"
-                    " --keep_checkpoints=0."
+                    f" checkpoint: {reason_of(self._saver.failure)};"
+                    f" {remedy_of(self._saver.failure)}, name another one, or"
+                    " save none with --keep_checkpoints=0."
                 )
 
     def _trace(self) -> None:
@@ -407,9 +413,11 @@ class Trainer:
         if self._config.on_nan == "stop" or self._saver is None:
             raise self._with_checkpoint(error)
         if len(rewinds) >= _MOST_REWINDS:
-            raise RunError(
-                f"{error} It was not the first time: the run has gone back"
-                f" {_MOST_REWINDS} times already."
+            raise self._with_checkpoint(
+                RunError(
+                    f"{error} It was not the first time: the run has gone back"
+                    f" {_MOST_REWINDS} times already."
+                )
             )
         found = self._last_good(self._saver)
         if found.checkpoint is None or self._directory is None:
@@ -436,7 +444,7 @@ class Trainer:
         )
         self._save()
 
-    def _with_checkpoint(self, error: NotFiniteError) -> RunError:
+    def _with_checkpoint(self, error: RunError) -> RunError:
         """Returns the error, with the place of the last good checkpoint."""
         if self._saver is None:
             return error

@@ -71,7 +71,8 @@ def _standard_error_held_back(active: bool) -> Iterator[None]:
     if not active:
         yield
         return
-    sys.stderr.flush()
+    if sys.stderr is not None:
+        sys.stderr.flush()
     saved = os.dup(2)
     with tempfile.TemporaryFile() as held:
         os.dup2(held.fileno(), 2)

@@ -133,7 +133,7 @@ def draw_augmented(originals: np.ndarray, augmented: np.ndarray) -> Figure:
     first = MARGIN + max(pitch, 60) + 20
     columns = (style.HALF - first) // pitch
     _write(axes, "original", MARGIN, TOP + 10, color=style.GREY)
-    _write(axes, "as trained on", first, TOP + 10, color=style.GREY)
+    _write(axes, "changed at random", first, TOP + 10, color=style.GREY)
     for row in range(rows):
         top = TOP + 20 + row * pitch
         draw_image(axes, originals[row], MARGIN, top, size)

@@ -259,8 +259,8 @@ def _augmented(study: Study) -> Picture:
         name,
         title,
         examples.draw_augmented(originals, augmented),
-        "Each row is one training image, first as it is, then as the model saw"
-        " it in different epochs; its class must still be plain to see.",
+        "Each row is one training image, first as it is, then as it may be"
+        " changed in an epoch; its class must still be plain to see.",
         alt="Rows of training images and augmented views of each.",
     )
 

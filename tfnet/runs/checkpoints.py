@@ -105,7 +105,7 @@ def read(path: Path) -> Checkpoint:
     try:
         for file, kept in _manifest(path)["files"].items():
             _check(path / file, kept)
-        progress = json.loads((path / _PROGRESS).read_text(encoding="utf-8"))
+        progress = json.loads(files.read_bytes(path / _PROGRESS))
         with np.load(path / _ARRAYS, allow_pickle=False) as arrays:
             return Checkpoint(dict(arrays), progress)
     except OSError as error:
@@ -167,7 +167,7 @@ def _newest_first(folder: Path) -> list[Path]:
 
 def _manifest(path: Path) -> dict[str, Any]:
     try:
-        data = (path / _MANIFEST).read_bytes()
+        data = files.read_bytes(path / _MANIFEST)
     except FileNotFoundError:
         raise DamagedError(f"{_MANIFEST} is missing") from None
     except NotADirectoryError:
@@ -213,6 +213,8 @@ def _manifest_text(manifest: dict[str, Any]) -> str:
 def _check(path: Path, kept: Mapping[str, Any]) -> None:
     if not path.exists():
         raise DamagedError(f"{path.name} is missing")
+    if not path.is_file():
+        raise DamagedError(f"{path.name} is no file")
     size = path.stat().st_size
     if size != kept["bytes"]:
         raise DamagedError(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tfnet import files
-from tfnet.errors import ConfigError, RunError, reason_of
+from tfnet.errors import ConfigError, RunError, reason_of, remedy_of
 from tfnet.runs.lock import LOCK_FILE, RunLock
 from tfnet.runs.metrics import Metrics, csv_line
 
@@ -64,6 +64,11 @@ class RunDirectory:
         """
         return read_record(self.path)
 
+    def has_metrics(self) -> bool:
+        """Says whether metrics.csv holds a row."""
+        path = self.path / METRICS_FILE
+        return path.is_file() and files.read_bytes(path).count(b"\n") > 1
+
     def write_confusion(
         self, class_names: Sequence[str], confusion: np.ndarray
     ) -> None:
@@ -100,7 +105,7 @@ def read_record(path: Path) -> dict[str, Any]:
       OSError: It can't be read.
       ValueError: It does not hold a record.
     """
-    record = json.loads((path / RECORD).read_text(encoding="utf-8"))
+    record = json.loads(files.read_bytes(path / RECORD))
     if not isinstance(record, dict):
         raise ValueError("not a record")
     return record
@@ -117,8 +122,8 @@ class WriteError(RunError):
         """Is about `path`."""
         self.reason = reason_of(error)
         super().__init__(
-            f"{path} can't be written: {self.reason}; make room or name"
-            " another place with --run_dir."
+            f"{path} can't be written: {self.reason}; {remedy_of(error)}, or"
+            " name another place with --run_dir."
         )
 
 
@@ -134,7 +139,18 @@ def take_run_directory(run_dir: str, *, resume: str) -> RunDirectory:
         none and must; it can't be made or written; another process has it.
     """
     path = Path(run_dir).expanduser()
-    is_there = path.is_dir()
+    try:
+        is_there = path.is_dir()
+    except OSError as error:
+        raise ConfigError(
+            f"--run_dir ({run_dir}) can't be made: {error.strerror}; name"
+            " another one."
+        ) from error
+    if path.is_symlink() and not path.exists():
+        raise ConfigError(
+            f"--run_dir ({run_dir}) is a link to nothing; mend the link or name"
+            " another directory."
+        )
     if resume == "must" and not (is_there and holds_a_run(path)):
         raise ConfigError(
             f"--resume (must) needs a run in --run_dir ({run_dir}), which has"
@@ -201,11 +217,28 @@ def _check_contents(path: Path, run_dir: str, resume: str) -> None:
                 f"--run_dir ({run_dir}) holds a run already, and --resume is"
                 " never; name a directory that is new or empty."
             )
+        _check_kinds(path, run_dir)
     # What a process leaves that was killed at once.
     elif any(name != LOCK_FILE and not files.is_aside(name) for name in names):
         raise ConfigError(
             f"--run_dir ({run_dir}) holds files already, and nothing is"
             " written over; name a directory that is new or empty."
+        )
+
+
+def _check_kinds(path: Path, run_dir: str) -> None:
+    """Refuses a run whose files are not files any more."""
+    for name in (RECORD, METRICS_FILE, "config.flags", "confusion.csv"):
+        if (path / name).exists() and not (path / name).is_file():
+            raise ConfigError(
+                f"--run_dir ({run_dir}) holds {name} that is no file; remove it"
+                " or name another directory."
+            )
+    place = path / CHECKPOINTS
+    if place.exists() and not place.is_dir():
+        raise ConfigError(
+            f"--run_dir ({run_dir}) holds {CHECKPOINTS} that is no directory;"
+            " remove it or name another directory."
         )
 
 

@@ -49,8 +49,7 @@ class Metrics:
             files.write_text(path, header)
             self._size = len(header)
         else:
-            self._size = min(position["bytes"], path.stat().st_size)
-            os.truncate(path, self._size)
+            self._size = _keep_whole_rows(path, position["bytes"])
         self._waiting = position["waiting"] if position else ""
         self.is_whole = position is None or self._size == position["bytes"]
 
@@ -91,6 +90,23 @@ class Metrics:
           OSError: They can't be.
         """
         files.flush(self._path)
+
+
+def _keep_whole_rows(path: Path, size: int) -> int:
+    """Cuts a file to so many bytes or, if it is shorter, to whole rows.
+
+    Returns:
+      How many bytes are left.
+    """
+    header = csv_line(METRICS).encode()
+    rows = files.read_bytes(path)[:size]
+    whole = rows[: rows.rfind(b"\n") + 1]
+    if whole.startswith(header):
+        os.truncate(path, len(whole))
+        return len(whole)
+    # Without its header it is no table any more.
+    files.write_text(path, header.decode())
+    return len(header)
 
 
 def csv_line(values: Any) -> str:

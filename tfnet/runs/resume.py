@@ -69,6 +69,12 @@ def find_start(
             f"{where} holds a run that has saved no checkpoint, so it can't go"
             " on; name another directory."
         )
+    if found.checkpoint is None and directory.has_metrics():
+        raise ConfigError(
+            f"{where} holds a run that has trained (metrics.csv has rows) and"
+            " has no checkpoint to go on from. Nothing was changed; bring one"
+            " back, or name another directory."
+        )
     progress = found.checkpoint.progress if found.checkpoint else {}
     before = progress.get("settings", record.get("settings"))
     differences = changed(before) if isinstance(before, dict) else []

@@ -103,10 +103,12 @@ class Saver:
             self._last_good = self._name
             return
         kept = f"the last good one is {self._last_good}"
+        if self._last_good and not (self.folder / self._last_good).is_dir():
+            self._last_good = None
         self._tell(
             f"warning: the checkpoint {self._name} can't be written"
             f" ({reason_of(self.failure)});"
-            f" {kept if self._last_good else 'there is no other yet'}"
+            f" {kept if self._last_good else 'there is no other'}"
         )
 
     def close(self) -> None:

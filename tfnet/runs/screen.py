@@ -23,7 +23,7 @@ class Screen:
 
     def __enter__(self) -> "Screen":
         """Shows the bar, on a terminal."""
-        if sys.stdout.isatty():
+        if sys.stdout is not None and sys.stdout.isatty():
             self._progress = _bar()
             self._task = self._progress.add_task(
                 "", total=self._total, loss="", accuracy="", rate=""
