@@ -19,6 +19,7 @@ QUICK = (
     "--dataset=fashion_mnist_10k",
     "--batch_size=32",
     "--learning_rate=0.02",
+    "--noreport",
 )
 
 
@@ -75,6 +76,7 @@ def test_the_main_command_from_an_empty_directory(offline):
         "config.flags",
         "confusion.csv",
         "metrics.csv",
+        "report",
         "run.json",
         "saved_model",
     ]

@@ -1,8 +1,10 @@
 """What is read from a run directory is what the run had."""
 
 import csv
+import dataclasses
 import io
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -13,7 +15,9 @@ import tensorflow as tf
 import tfnet
 from benchmarks import kills
 from tfnet import Config, ConfigError, DataError, Run
+from tfnet.compare import CompareSettings, compare
 from tfnet.evaluate import EvaluateSettings, evaluate
+from tfnet.export import ExportSettings, export
 from tfnet.predict import PredictSettings, predict
 
 
@@ -215,3 +219,66 @@ def test_what_is_no_model_is_refused(tmp_path):
     tf.saved_model.save(module, str(tmp_path / "saved_model"))
     with pytest.raises(ConfigError, match="no model that this tfnet exported"):
         predict(PredictSettings(model_and_images=(str(tmp_path), "a.png")))
+
+
+@pytest.mark.draws_report
+def test_a_run_leaves_a_report(run, tmp_path):
+    config = dataclasses.replace(
+        run.config, run_dir=str(tmp_path / "run"), steps=3, export=False,
+        flip=True,
+    )  # fmt: skip
+    tfnet.run(config)
+    page = (tmp_path / "run" / "report" / "report.html").read_text()
+    assert "did not finish" not in page
+    assert "Augmentation" in page
+    assert (tmp_path / "run" / "report" / "augmented.png").is_file()
+    again = Run.open(tmp_path / "run").report(tmp_path / "again")
+    assert (again / "report.html").is_file()
+
+
+def test_the_command_exports_and_says_how_it_compares(run, tmp_path, capsys):
+    place = tmp_path / "out"
+    settings = ExportSettings(
+        run_dir=str(run.directory), format="keras,tflite",
+        output_dir=str(place),
+    )  # fmt: skip
+    export(settings)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"{place / 'model.keras'}: ")
+    assert "on 101 test images (+0.00 points)" in lines[0]
+    card = (place / "README.md").read_text()
+    assert "model.keras" in card
+    with pytest.raises(ConfigError, match=r"--format \(keras,oops\) must be"):
+        ExportSettings(run_dir="r", format="keras,oops")
+
+
+def test_what_can_not_be_exported_is_named_and_the_rest_written(run, tmp_path):
+    with pytest.raises(tfnet.RunError, match=r"not exported: pytorch: "):
+        run.export(["pytorch", "keras"], tmp_path)
+    assert (tmp_path / "model.keras").is_file()
+    assert not (tmp_path / "pytorch").exists()
+
+
+def test_runs_are_compared(run, tmp_path, capsys):
+    config = dataclasses.replace(
+        run.config, run_dir=str(tmp_path / "other"), learning_rate=0.01,
+        steps=3, export=False,
+    )  # fmt: skip
+    other = tfnet.run(config)
+    capsys.readouterr()
+    places = (str(run.directory), str(other.directory))
+    compare(CompareSettings(runs=places, json=True))
+    found = json.loads(capsys.readouterr().out)
+    assert found["settings"] == {
+        "learning_rate": [0.05, 0.01],
+        "steps": [None, 3],
+    }
+    accuracies = [one.record["test_accuracy"] for one in (run, other)]
+    assert found["figures"]["test_accuracy"] == accuracies
+    picture = tmp_path / "curves.png"
+    compare(CompareSettings(runs=places, picture=str(picture)))
+    text = capsys.readouterr().out
+    assert re.search(r"--learning_rate +0\.05 +0\.01\n", text)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ConfigError, match="two runs at least"):
+        CompareSettings(runs=("r",))

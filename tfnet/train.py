@@ -7,7 +7,9 @@ what the one before gave.
 import contextlib
 import dataclasses
 import datetime
+import errno
 import functools
+import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -225,10 +227,16 @@ def _run(
         if missing:
             raise RunError(
                 f"{place} is not complete; what is missing:"
-                f" {', '.join(missing)}. Mend that, and start the same command"
-                " again with this --run_dir."
+                f" {', '.join(missing)}. {_remedy(missing)}, and start the same"
+                " command again with this --run_dir."
             )
     return result
+
+
+def _remedy(missing: list[str]) -> str:
+    full = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
+    is_full = any(reason in what for what in missing for reason in full)
+    return "Make room" if is_full else "Mend that"
 
 
 def _report(run: Run, place: Path) -> list[str]:
