@@ -282,3 +282,9 @@ def test_runs_are_compared(run, tmp_path, capsys):
     assert picture.read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ConfigError, match="two runs at least"):
         CompareSettings(runs=("r",))
+
+
+def test_a_place_that_can_not_be_written_is_named(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(tfnet.RunError, match=r"keras: .*file can't be written"):
+        run.export(["keras"], tmp_path / "file")

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfnet.errors import ConfigError
-from tfnet.settings import Settings
-from tfnet.settings import setting as _setting
+from tfnet.settings import Settings, setting
 
 OPTIMIZERS = (
     "sgd",
@@ -49,7 +48,7 @@ class Config(Settings):
         value, the rule and a value that works.
     """
 
-    dataset: str | None = _setting(
+    dataset: str | None = setting(
         None,
         "What to train on: cifar10, fashion_mnist_10k (the bundled sample),"
         " the name of an image classification set of TensorFlow Datasets, a"
@@ -62,7 +61,7 @@ class Config(Settings):
         example="cifar10",
         may_change=True,
     )
-    data_dir: str | None = _setting(
+    data_dir: str | None = setting(
         None,
         "Where to look for cifar10 and TensorFlow Datasets, and where they"
         " are downloaded to. Left unset: their usual places.",
@@ -70,7 +69,7 @@ class Config(Settings):
         example="~/data",
         may_change=True,
     )
-    cache_dir: str | None = _setting(
+    cache_dir: str | None = setting(
         None,
         "Where image folders and TensorFlow Datasets are kept decoded, for"
         " the next run. Left unset: $XDG_CACHE_HOME/tfnet, or"
@@ -79,7 +78,7 @@ class Config(Settings):
         example="/var/tmp/tfnet",
         may_change=True,
     )
-    test_fraction: float | None = _setting(
+    test_fraction: float | None = setting(
         None,
         "The part of each class to keep for testing, where a folder, a .csv"
         " file or arrays have no test images of their own; the same files give"
@@ -90,14 +89,14 @@ class Config(Settings):
         below=1,
         example=0.2,
     )
-    image_size: int = _setting(
+    image_size: int = setting(
         32,
         "Height and width, in pixels, that every image is brought to.",
         kind=int,
         minimum=1,
         maximum=4096,
     )
-    model: str = _setting(
+    model: str = setting(
         "net",
         "The network: net (the seed's, 62,006 parameters at the defaults), or"
         " package.module:function, called as function(image_shape,"
@@ -105,7 +104,7 @@ class Config(Settings):
         " images in [-1, 1] and gives logits.",
         kind=str,
     )
-    init_from: str | None = _setting(
+    init_from: str | None = setting(
         None,
         "Start from given weights: a .pt, .pth, .safetensors or .npz file of"
         " the seed's network as PyTorch names them, or a run directory, whose"
@@ -117,7 +116,7 @@ class Config(Settings):
         # It has no effect on a run that goes on, and its path may be another.
         may_change=True,
     )
-    epochs: int = _setting(
+    epochs: int = setting(
         2,
         "How often to go over the training data.",
         kind=int,
@@ -125,7 +124,7 @@ class Config(Settings):
         maximum=_MOST,
         may_change=True,
     )
-    steps: int | None = _setting(
+    steps: int | None = setting(
         None,
         "Stop after this many steps in all, if the epochs have not ended"
         " before. A step is a batch, or --accumulate_steps of them.",
@@ -135,14 +134,14 @@ class Config(Settings):
         example=1000,
         may_change=True,
     )
-    batch_size: int = _setting(
+    batch_size: int = setting(
         4,
         "Examples in one batch, over all devices together (the global batch).",
         kind=int,
         minimum=1,
         maximum=_MOST,
     )
-    accumulate_steps: int = _setting(
+    accumulate_steps: int = setting(
         1,
         "Batches in one step: their gradients are added up, and the weights"
         " change once, as for one batch of all their examples.",
@@ -150,20 +149,20 @@ class Config(Settings):
         minimum=1,
         maximum=_MOST,
     )
-    optimizer: str = _setting(
+    optimizer: str = setting(
         "sgd",
         f"How the weights follow the gradient: {', '.join(OPTIMIZERS)}, or"
         " package.module:function, called as function(learning_rate), which"
         " returns a Keras 3 optimizer.",
         kind=str,
     )
-    learning_rate: float = _setting(
+    learning_rate: float = setting(
         0.001,
         "The learning rate; with a schedule, its highest.",
         kind=float,
         minimum=1e-30,
     )
-    momentum: float = _setting(
+    momentum: float = setting(
         0.9,
         "The momentum of --optimizer=sgd: v = momentum * v + gradient,"
         " weight = weight - learning_rate * v, while the rate is constant.",
@@ -171,7 +170,7 @@ class Config(Settings):
         minimum=0,
         below=1,
     )
-    weight_decay: float | None = _setting(
+    weight_decay: float | None = setting(
         None,
         "Takes learning_rate * weight_decay * weight from every weight in"
         " each step, apart from the gradient. Left unset: what the optimizer"
@@ -180,7 +179,7 @@ class Config(Settings):
         minimum=0,
         example=0.0005,
     )
-    schedule: str = _setting(
+    schedule: str = setting(
         "constant",
         "The learning rate over the run: constant; step (times --decay every"
         " --decay_every epochs); cosine (half a cosine down to 0); one_cycle"
@@ -189,7 +188,7 @@ class Config(Settings):
         kind=str,
         choices=SCHEDULES,
     )
-    warmup_steps: int = _setting(
+    warmup_steps: int = setting(
         0,
         "The learning rate rises in a line over the first so many steps; not"
         " with --schedule=one_cycle, which rises by itself.",
@@ -198,17 +197,17 @@ class Config(Settings):
         maximum=_MOST,
         example=100,
     )
-    decay: float = _setting(
+    decay: float = setting(
         0.1,
         "The factor of --schedule=step.",
         kind=float,
         above=0,
         maximum=1,
     )
-    decay_every: int = _setting(
+    decay_every: int = setting(
         30, "The epochs of --schedule=step.", kind=int, minimum=1, maximum=_MOST
     )
-    clip_norm: float | None = _setting(
+    clip_norm: float | None = setting(
         None,
         "Scales the gradient of a step down to this global norm, after it is"
         " summed over all devices. Left unset: not.",
@@ -217,7 +216,7 @@ class Config(Settings):
         maximum=1e30,
         example=1.0,
     )
-    clip_value: float | None = _setting(
+    clip_value: float | None = setting(
         None,
         "Bounds each element of the gradient of a step to +- this value, after"
         " it is summed over all devices. Left unset: not.",
@@ -226,7 +225,7 @@ class Config(Settings):
         maximum=1e30,
         example=0.5,
     )
-    label_smoothing: float = _setting(
+    label_smoothing: float = setting(
         0.0,
         "Gives every class label_smoothing / classes of the target, and the"
         " right class the rest.",
@@ -235,7 +234,7 @@ class Config(Settings):
         below=1,
         example=0.1,
     )
-    class_weights: str | None = _setting(
+    class_weights: str | None = setting(
         None,
         "What an example of each class counts in the training loss: numbers"
         " from 0, one a class, with commas between, or balanced: examples /"
@@ -244,7 +243,7 @@ class Config(Settings):
         kind=str,
         example="balanced",
     )
-    ema: float | None = _setting(
+    ema: float | None = setting(
         None,
         "Keeps averages of the weights, average = ema * average + (1 - ema) *"
         " weight after each step, which evaluation and export then use; the"
@@ -256,16 +255,16 @@ class Config(Settings):
         maximum=0.9999999,
         example=0.999,
     )
-    sync_batch_norm: bool = _setting(
+    sync_batch_norm: bool = setting(
         True,
         "BatchNormalization takes the moments of the whole batch, over all"
         " devices, instead of those of each device's share.",
         kind=bool,
     )
-    flip: bool = _setting(
+    flip: bool = setting(
         False, "Mirror every other training image, at random.", kind=bool
     )
-    crop: int = _setting(
+    crop: int = setting(
         0,
         "Move every training image by up to so many pixels in height and in"
         " width, at random; black fills the border.",
@@ -274,7 +273,7 @@ class Config(Settings):
         maximum=_MOST,
         example=4,
     )
-    color: float = _setting(
+    color: float = setting(
         0.0,
         "Change brightness, contrast and saturation of every training image,"
         " each by a factor drawn from 1 - color to 1 + color.",
@@ -283,7 +282,7 @@ class Config(Settings):
         maximum=1,
         example=0.1,
     )
-    cutout: int = _setting(
+    cutout: int = setting(
         0,
         "Grey out a square of so many pixels a side, anywhere in every"
         " training image and cut off at its borders: zero, once scaled.",
@@ -292,7 +291,7 @@ class Config(Settings):
         maximum=_MOST,
         example=8,
     )
-    mixup: float | None = _setting(
+    mixup: float | None = setting(
         None,
         "Mix every training image with another of its step, and the losses by"
         " their labels likewise: weight * one + (1 - weight) * other, with a"
@@ -303,7 +302,7 @@ class Config(Settings):
         maximum=100,
         example=0.2,
     )
-    precision: str = _setting(
+    precision: str = setting(
         "float32",
         "What the model computes in. bfloat16 and float16 keep the weights in"
         " float32; float16 also scales the loss, and leaves out steps whose"
@@ -311,7 +310,7 @@ class Config(Settings):
         kind=str,
         choices=PRECISIONS,
     )
-    deterministic: bool = _setting(
+    deterministic: bool = setting(
         False,
         "Only operations that give the same bits every time, on the same"
         " machine. On a CPU its cost is within the noise (0.92 to 1.04 of the"
@@ -319,7 +318,7 @@ class Config(Settings):
         kind=bool,
         may_change=True,
     )
-    seed: int = _setting(
+    seed: int = setting(
         0,
         "Fixes the initial weights, the order of the data, and what dropout"
         " and augmentation draw.",
@@ -327,7 +326,7 @@ class Config(Settings):
         minimum=0,
         maximum=2**32 - 1,
     )
-    devices: int | None = _setting(
+    devices: int | None = setting(
         None,
         "How many devices to train on. Left unset: all visible GPUs, or the"
         " CPU where there is none.",
@@ -336,7 +335,7 @@ class Config(Settings):
         example=2,
         may_change=True,
     )
-    logical_devices: int = _setting(
+    logical_devices: int = setting(
         1,
         "Split each GPU, or the CPU where there is none, into this many"
         " logical devices.",
@@ -345,13 +344,13 @@ class Config(Settings):
         maximum=64,
         may_change=True,
     )
-    memory_growth: bool = _setting(
+    memory_growth: bool = setting(
         True,
         "Take GPU memory as it is needed, instead of all of it at the start.",
         kind=bool,
         may_change=True,
     )
-    threads: int | None = _setting(
+    threads: int | None = setting(
         None,
         "Threads that one operation may use on the CPU. Left unset: one for"
         " batches below 32, which are faster that way, else all cores.",
@@ -361,7 +360,7 @@ class Config(Settings):
         example=1,
         may_change=True,
     )
-    log_every: int = _setting(
+    log_every: int = setting(
         2000,
         "Print the mean loss, and add a line to metrics.csv, every so many"
         " steps.",
@@ -370,7 +369,7 @@ class Config(Settings):
         maximum=_MOST,
         may_change=True,
     )
-    eval_every: int = _setting(
+    eval_every: int = setting(
         1,
         "Evaluate on the test data every so many epochs, and always at the"
         " end; 0: only at the end.",
@@ -379,7 +378,7 @@ class Config(Settings):
         maximum=_MOST,
         may_change=True,
     )
-    early_stopping: int | None = _setting(
+    early_stopping: int | None = setting(
         None,
         "Stop when so many evaluations, one after the other, were not better"
         " than the best one before, in accuracy on the test data. Left unset:"
@@ -390,19 +389,19 @@ class Config(Settings):
         example=5,
         may_change=True,
     )
-    export: bool = _setting(
+    export: bool = setting(
         True,
         "Leave a SavedModel in the run directory.",
         kind=bool,
         may_change=True,
     )
-    report: bool = _setting(
+    report: bool = setting(
         True,
         "Leave a page of pictures in the run directory: report/report.html.",
         kind=bool,
         may_change=True,
     )
-    checkpoint_every: str = _setting(
+    checkpoint_every: str = setting(
         "60s",
         "Save a checkpoint every so many steps (100) or seconds (60s), and"
         " always at the end of an epoch; 0: only there. It is written while"
@@ -410,7 +409,7 @@ class Config(Settings):
         kind=str,
         may_change=True,
     )
-    keep_checkpoints: int = _setting(
+    keep_checkpoints: int = setting(
         3,
         "How many of the newest checkpoints to keep, apart from the one that"
         " was best on the test data; 0: save none.",
@@ -419,7 +418,7 @@ class Config(Settings):
         maximum=_MOST,
         may_change=True,
     )
-    resume: str = _setting(
+    resume: str = setting(
         "auto",
         "What to do with a run that --run_dir holds: auto (go on with it, or"
         " begin where there is none), must (go on), never (refuse).",
@@ -427,7 +426,7 @@ class Config(Settings):
         choices=RESUMES,
         may_change=True,
     )
-    on_nan: str = _setting(
+    on_nan: str = setting(
         "stop",
         "What to do when the loss or a weight is not finite: stop, or rewind"
         " (back to the last checkpoint, and on behind the step in question;"
@@ -436,7 +435,7 @@ class Config(Settings):
         choices=("stop", "rewind"),
         may_change=True,
     )
-    run_dir: str | None = _setting(
+    run_dir: str | None = setting(
         None,
         "The directory that the run makes and fills, or where it goes on."
         " Left unset: runs/<dataset>-<model>-<date>-<time>.",
@@ -444,13 +443,13 @@ class Config(Settings):
         example="runs/first",
         may_change=True,
     )
-    dry_run: bool = _setting(
+    dry_run: bool = setting(
         False,
         "Try a few steps of everything on a few examples, and write nothing.",
         kind=bool,
         may_change=True,
     )
-    verbosity: int = _setting(
+    verbosity: int = setting(
         0,
         "1 also shows TensorFlow's own messages, and where an error arose.",
         kind=int,

@@ -18,6 +18,7 @@ from tfnet.errors import (
     Error,
     RunError,
     reason_of,
+    remedy_of,
 )
 from tfnet.runs import checkpoints
 from tfnet.runs.directory import (
@@ -278,13 +279,13 @@ class Run:
                     labels=labels,
                     calibration=calibration,
                 )
-            except (OSError, Error) as error:
-                reason = (
-                    reason_of(error)
-                    if isinstance(error, OSError)
-                    else str(error)
+            except OSError as error:
+                failed.append(
+                    f"{name}: {place} can't be written: {reason_of(error)};"
+                    f" {remedy_of(error)}, or name another place"
                 )
-                failed.append(f"{name}: {reason}")
+            except Error as error:
+                failed.append(f"{name}: {error}")
             else:
                 tell(_compared(place / exports.FORMATS[name].file, done[name]))
         if done:
