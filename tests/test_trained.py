@@ -121,10 +121,11 @@ def test_data_that_changed_are_told_and_other_classes_refused(
 def test_what_holds_no_run_is_refused(tmp_path, run):
     with pytest.raises(ConfigError, match="must be a directory that holds"):
         Run.open(tmp_path)
-    (tmp_path / "run.json").write_text("[]")
     (tmp_path / "config.flags").write_text("")
-    with pytest.raises(ConfigError, match=r"run\.json or config\.flags is"):
-        Run.open(tmp_path)
+    for damaged in ("[]", "{}", '{"dataset": 1}', '{"data'):
+        (tmp_path / "run.json").write_text(damaged)
+        with pytest.raises(ConfigError, match=r"run\.json or config\.flags"):
+            Run.open(tmp_path)
     (tmp_path / "run.json").write_bytes(
         (run.directory / "run.json").read_bytes()
     )

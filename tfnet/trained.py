@@ -88,13 +88,14 @@ class Run:
             raise ConfigError(f"{where} must be a directory that holds a run.")
         try:
             record = read_record(path)
+            _ = record["dataset"]["classes"]
             flags = files.read_bytes(path / "config.flags").decode()
         except OSError as error:
             raise ConfigError(
                 f"{where} holds a run that can't be read: {error.filename}:"
                 f" {reason_of(error)}."
             ) from error
-        except ValueError as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(
                 f"{where} holds a run whose run.json or config.flags is"
                 " damaged."
