@@ -1,5 +1,6 @@
 """What can befall a run directory and a process, with the outcome of each."""
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -10,7 +11,8 @@ import pytest
 
 import tfnet
 from benchmarks import kills
-from tfnet import Config, ConfigError
+from tfnet import Config, ConfigError, files
+from tfnet.config import changed_settings
 from tfnet.runs import checkpoints
 from tfnet.runs.checkpoints import DamagedError
 from tfnet.runs.directory import take_run_directory
@@ -157,3 +159,42 @@ def test_a_late_signal_to_save_ends_nothing():
     assert done.returncode == 0, done.stderr
     assert done.stdout == "still here\n"
     assert signal.getsignal(signal.SIGUSR1) != signal.SIG_IGN
+
+
+def test_what_is_no_directory_is_not_replaced_by_one(tmp_path):
+    for make in (lambda path: path.write_text("mine"), os.mkfifo):
+        path = tmp_path / make.__name__.strip("<>")
+        make(path)
+        with (
+            pytest.raises(FileExistsError, match="no directory"),
+            files.new_directory(path),
+        ):
+            pass
+        assert path.exists()
+
+
+def test_files_put_into_an_export_are_not_lost(data, tmp_path):
+    place = tmp_path / "run"
+    tfnet.run(settings(data, place, export=True))
+    (place / "saved_model" / "notes.txt").write_text("mine")
+    with pytest.raises(tfnet.RunError, match=r"saved_model \(it holds notes"):
+        tfnet.run(settings(data, place, export=True))
+    assert (place / "saved_model" / "notes.txt").read_text() == "mine"
+
+
+def test_metrics_that_were_removed_hold_up_no_checkpoint(tmp_path):
+    metrics = Metrics(tmp_path / "metrics.csv")
+    (tmp_path / "metrics.csv").unlink()
+    metrics.add(**ROW)
+    assert metrics.failure is not None
+    metrics.flush()
+
+
+def test_changed_settings_are_named_in_the_words_of_flags():
+    before = dataclasses.asdict(Config())
+    now = Config(flip=True, ema=0.9, sync_batch_norm=False)
+    assert changed_settings(now, before) == [
+        "--ema was unset and is 0.9",
+        "--sync_batch_norm was on and is off",
+        "--flip was off and is on",
+    ]

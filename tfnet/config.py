@@ -545,7 +545,9 @@ def changed_settings(config: Config, before: Mapping[str, Any]) -> list[str]:
         was = before.get(field.name, field.default)
         now = getattr(config, field.name)
         if was != now and not field.metadata["may_change"]:
-            changed.append(f"--{field.name} was {was} and is {now}")
+            changed.append(
+                f"--{field.name} was {_shown(was)} and is {_shown(now)}"
+            )
     return changed
 
 
@@ -580,6 +582,14 @@ def _check_class_weights(text: str | None) -> None:
             " to 1e30, one a class, not all 0, with commas between; for example"
             " --class_weights=1,2.5."
         )
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "unset"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
 
 
 def checkpoint_interval(text: str) -> tuple[int | None, float | None]:

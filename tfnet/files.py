@@ -56,11 +56,15 @@ def new_directory(path: Path) -> Iterator[Path]:
       The directory to fill.
 
     Raises:
-      OSError: It could not be written.
+      OSError: It could not be written, or what is at `path` is no directory.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     _put_back(path)
     remove_leftovers(path.parent)
+    if path.exists() and not path.is_dir():
+        raise FileExistsError(
+            errno.EEXIST, "what is there is no directory", str(path)
+        )
     with _aside(path, is_directory=True) as (aside, _):
         yield aside
         for folder, _, names in os.walk(aside):

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _DRY_RUN_STEPS = 3
 _COMPARED_IMAGES = 64
+_SAVED_MODEL = ("saved_model.pb", "variables", "assets", "fingerprint.pb")
 
 
 def run(
@@ -223,14 +224,29 @@ def _run(
         )
         if config.report and place is not None:
             missing += _report(result, place)
-        print(last_lines(record, place), flush=True)
         if missing:
+            missing += _record_failure(record, directory)
+            print(last_lines(record, place), flush=True)
             raise RunError(
                 f"{place} is not complete; what is missing:"
                 f" {', '.join(missing)}. {_remedy(missing)}, and start the same"
                 " command again with this --run_dir."
             )
+    print(last_lines(record, place), flush=True)
     return result
+
+
+def _record_failure(
+    record: dict[str, Any], directory: RunDirectory | None
+) -> list[str]:
+    """Writes the record of what failed; returns what wasn't written."""
+    if directory is None or not directory.path.is_dir():
+        return []
+    try:
+        directory.write_record(record)
+    except WriteError as error:
+        return [f"run.json ({error.reason})"]
+    return []
 
 
 def _remedy(missing: list[str]) -> str:
@@ -400,6 +416,8 @@ def _export(
         if not directory.is_dir():
             return ["saved_model (the run directory was removed)"]
         path = directory / "saved_model"
+        if strangers := _strangers(path):
+            return [f"saved_model (it holds {strangers}, and would lose it)"]
         count = min(_COMPARED_IMAGES, len(dataset.test))
         images, labels = dataset.test.take(np.arange(count))
         try:
@@ -415,6 +433,14 @@ def _export(
         except OSError as error:
             return [f"saved_model ({reason_of(error)})"]
     return []
+
+
+def _strangers(path: Path) -> str:
+    """Names what a person has put into an earlier export."""
+    if not path.is_dir():
+        return ""
+    names = {one.name for one in path.iterdir()}
+    return ", ".join(sorted(names - set(_SAVED_MODEL)))
 
 
 def _add_evaluation(

@@ -86,10 +86,13 @@ class Metrics:
     def flush(self) -> None:
         """Waits until the rows are on the disk.
 
+        A file that was removed is told at the end, and holds up no checkpoint.
+
         Raises:
           OSError: They can't be.
         """
-        files.flush(self._path)
+        with contextlib.suppress(FileNotFoundError):
+            files.flush(self._path)
 
 
 def _keep_whole_rows(path: Path, size: int) -> int:
