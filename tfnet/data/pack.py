@@ -72,6 +72,9 @@ def materialise(
             f" {source.origin}; kept in {place} for the next run."
         )
         try:
+            if place.exists() and not place.is_dir():
+                # What is in the cache under this name is ours.
+                place.unlink()
             with files.new_directory(place) as aside:
                 _write(source, image_size, aside)
         except OSError as error:
