@@ -158,7 +158,7 @@ def kill_in(phase: str, generator: random.Random) -> None:
       phase: One of `PHASES`.
       generator: Chooses the moment.
     """
-    from tfnet import train, trainer
+    from tfnet import results, trainer
 
     if phase == "saving":
         _on_call(os, "fsync", generator, most=60)
@@ -170,7 +170,7 @@ def kill_in(phase: str, generator: random.Random) -> None:
         owner, name = {
             "inner loop": (trainer.Trainer, "_train_epoch"),
             "evaluation": (trainer.Trainer, "_evaluate_now"),
-            "export": (train, "_export"),
+            "export": (results, "export_model"),
         }[phase]
         delay = generator.uniform(0, _LONGEST_SECONDS[phase])
         _wrap(owner, name, before=lambda: _after(delay))

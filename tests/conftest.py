@@ -7,7 +7,7 @@ from tfnet.devices.runtime import prepare_process
 
 prepare_process(verbose=False)
 
-from tfnet import train  # noqa: E402
+from tfnet import results  # noqa: E402
 from tfnet.data import Examples  # noqa: E402
 from tfnet.devices.start import start_devices  # noqa: E402
 
@@ -31,7 +31,7 @@ devices_of(1)
 def no_report(request, monkeypatch):
     """A report takes a second: only tests that are about it draw one."""
     if "draws_report" not in request.keywords:
-        monkeypatch.setattr(train, "_report", lambda run, place: [])
+        monkeypatch.setattr(results, "draw_report", lambda run, place: [])
 
 
 @pytest.fixture

@@ -349,6 +349,19 @@ def test_an_older_export_stays_where_a_new_one_fails(
     assert [one.name for one in tmp_path.iterdir()] == ["model.onnx"]
 
 
+@pytest.mark.parametrize("name", ["saved_model", "pytorch"])
+def test_what_a_person_put_into_an_export_is_not_lost(
+    name, model, images, tmp_path
+):
+    path = tmp_path / name
+    export(name, path, model, images)
+    export(name, path, model, images)
+    (path / "notes.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match=r"it holds notes\.txt"):
+        export(name, path, model, images)
+    assert (path / "notes.txt").read_text() == "mine"
+
+
 def test_a_layer_that_a_format_lacks_is_named(images, tmp_path, capfd):
     class Odd(keras.layers.Layer):
         def call(self, x):

@@ -299,3 +299,20 @@ def test_a_file_of_any_library_appears_whole(tmp_path, umask):
         raise KeyError
     assert path.read_text() == "new"
     assert [one.name for one in path.parent.iterdir()] == ["model.ending"]
+
+
+def test_a_directory_that_holds_more_than_is_known_is_not_replaced(tmp_path):
+    path = tmp_path / "made"
+    path.mkdir()
+    (path / "one.png").write_text("old")
+    with files.new_directory(path, replaces=("page.html", "*.png")) as aside:
+        (aside / "two.png").write_text("new")
+    assert [one.name for one in path.iterdir()] == ["two.png"]
+    (path / "notes.txt").write_text("mine")
+    with (
+        pytest.raises(FileExistsError, match=r"holds notes\.txt, and would"),
+        files.new_directory(path, replaces=("page.html", "*.png")),
+    ):
+        pass
+    assert (path / "notes.txt").read_text() == "mine"
+    assert (path / "two.png").read_text() == "new"

@@ -5,38 +5,17 @@ import json
 from typing import Any
 
 from tfnet import command_line
-from tfnet.config import Config
-from tfnet.errors import ConfigError
+from tfnet.run_settings import RunSettings
 from tfnet.scores import Scores
-from tfnet.settings import Settings, same_setting, setting
+from tfnet.settings import setting
 from tfnet.trained import Run
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EvaluateSettings(Settings):
+class EvaluateSettings(RunSettings):
     """The settings of the command."""
 
-    run_dir: str | None = same_setting(
-        Config, "run_dir", help="The run whose model to evaluate."
-    )
-    dataset: str | None = same_setting(
-        Config,
-        "dataset",
-        help="Whose test images to evaluate on, with the classes of the run:"
-        " what --dataset of tfnet.train takes. Left unset: that of the run.",
-    )
-    data_dir: str | None = same_setting(Config, "data_dir")
-    cache_dir: str | None = same_setting(Config, "cache_dir")
     json: bool = setting(False, "Print one JSON object.", kind=bool)
-    verbosity: int = same_setting(Config, "verbosity")
-
-    def __post_init__(self) -> None:
-        """Checks every field, then what must be given."""
-        super().__post_init__()
-        if self.run_dir is None:
-            raise ConfigError(
-                "--run_dir must be given; for example --run_dir=runs/first."
-            )
 
 
 def evaluate(settings: EvaluateSettings) -> Scores:
@@ -49,11 +28,7 @@ def evaluate(settings: EvaluateSettings) -> Scores:
       ConfigError: There is no such run, or it has no checkpoint.
       DataError: The data can't be had, or have other classes.
     """
-    assert settings.run_dir is not None
-    run = Run.open(settings.run_dir)
-    dataset = run.open_dataset(
-        settings.dataset, settings.data_dir, settings.cache_dir
-    )
+    run, dataset = settings.open()
     scores = run.evaluate(dataset)
     facts = {
         "run": str(run.directory),

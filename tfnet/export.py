@@ -3,22 +3,18 @@
 import dataclasses
 
 from tfnet import command_line
-from tfnet.config import Config
 from tfnet.errors import ConfigError
 from tfnet.exports import FORMATS
-from tfnet.settings import Settings, same_setting, setting
-from tfnet.trained import Run
+from tfnet.run_settings import RunSettings
+from tfnet.settings import setting
 
 _ALL = ",".join(FORMATS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExportSettings(Settings):
+class ExportSettings(RunSettings):
     """The settings of the command."""
 
-    run_dir: str | None = same_setting(
-        Config, "run_dir", help="The run whose model to export."
-    )
     format: str = setting(
         "saved_model",
         f"What to export to: some of {_ALL}, with commas between.",
@@ -32,22 +28,10 @@ class ExportSettings(Settings):
         kind=str,
         example="export",
     )
-    dataset: str | None = same_setting(
-        Config,
-        "dataset",
-        help="Whose test images to compare on. Left unset: that of the run.",
-    )
-    data_dir: str | None = same_setting(Config, "data_dir")
-    cache_dir: str | None = same_setting(Config, "cache_dir")
-    verbosity: int = same_setting(Config, "verbosity")
 
     def __post_init__(self) -> None:
-        """Checks every field, then what must be given."""
+        """Checks every field, then the formats."""
         super().__post_init__()
-        if self.run_dir is None:
-            raise ConfigError(
-                "--run_dir must be given; for example --run_dir=runs/first."
-            )
         names = self.formats
         if not set(names) <= set(FORMATS) or len(set(names)) < len(names):
             raise ConfigError(
@@ -72,11 +56,7 @@ def export(settings: ExportSettings) -> None:
       DataError: The data can't be had.
       RunError: A format could not be had; all others were written.
     """
-    assert settings.run_dir is not None
-    run = Run.open(settings.run_dir)
-    dataset = run.open_dataset(
-        settings.dataset, settings.data_dir, settings.cache_dir
-    )
+    run, dataset = settings.open()
     run.export(
         settings.formats,
         settings.output_dir,

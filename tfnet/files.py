@@ -8,12 +8,13 @@ from what another one is writing, and goes at the next writing in that place.
 import contextlib
 import errno
 import fcntl
+import fnmatch
 import glob
 import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 _ASIDE = ".aside"
@@ -42,7 +43,9 @@ def write_text(path: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def new_directory(path: Path) -> Iterator[Path]:
+def new_directory(
+    path: Path, *, replaces: Collection[str] | None = None
+) -> Iterator[Path]:
     """Makes a directory whose contents appear all at once.
 
     Gives a directory beside `path` to fill; when the block ends well, its
@@ -51,20 +54,21 @@ def new_directory(path: Path) -> Iterator[Path]:
 
     Args:
       path: Where the directory is to be. Its parent is made if need be.
+      replaces: Patterns of the names that may be in what it takes the place
+        of; None: any. So what a person has put there is not lost.
 
     Yields:
       The directory to fill.
 
     Raises:
-      OSError: It could not be written, or what is at `path` is no directory.
+      OSError: It could not be written, or what is at `path` is no directory,
+        or holds something else.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     _put_back(path)
     remove_leftovers(path.parent)
-    if path.exists() and not path.is_dir():
-        raise FileExistsError(
-            errno.EEXIST, "what is there is no directory", str(path)
-        )
+    if path.exists():
+        _check_replaceable(path, ("*",) if replaces is None else replaces)
     with _aside(path, is_directory=True) as (aside, _):
         yield aside
         for folder, _, names in os.walk(aside):
@@ -175,6 +179,25 @@ def _lock(handle: int) -> None:
     # Where a file system has no locks, leftovers stay; that is all.
     with contextlib.suppress(OSError):
         fcntl.flock(handle, fcntl.LOCK_EX)
+
+
+def _check_replaceable(path: Path, patterns: Collection[str]) -> None:
+    """Refuses to replace what is not ours."""
+    if not path.is_dir():
+        raise FileExistsError(
+            errno.EEXIST, "what is there is no directory", str(path)
+        )
+    others = [
+        one.name
+        for one in path.iterdir()
+        if not any(fnmatch.fnmatchcase(one.name, each) for each in patterns)
+    ]
+    if others:
+        raise FileExistsError(
+            errno.EEXIST,
+            f"it holds {', '.join(sorted(others))}, and would lose it",
+            str(path),
+        )
 
 
 def _replace_directory(aside: Path, path: Path) -> None:

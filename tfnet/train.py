@@ -7,33 +7,34 @@ what the one before gave.
 import contextlib
 import dataclasses
 import datetime
-import errno
 import functools
-import os
-import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tfnet import command_line, parts
+from tfnet import command_line, parts, results
 from tfnet.config import Config, changed_settings
 from tfnet.errors import (
     ConfigError,
     Error,
     RunError,
     one_line,
-    reason_of,
 )
+from tfnet.flagfile import flagfile
 from tfnet.runs.directory import (
     RunDirectory,
-    WriteError,
     check_default_place,
     make_run_directory,
     take_run_directory,
 )
 from tfnet.runs.record import recorded
-from tfnet.runs.resume import Start, find_start, from_the_first_step
+from tfnet.runs.resume import (
+    Start,
+    facts,
+    find_start,
+    from_the_first_step,
+    resumed,
+)
 from tfnet.runs.signals import StopSignals
 from tfnet.runs.summary import first_lines, last_lines
 from tfnet.trained import Run
@@ -110,7 +111,7 @@ def run(
             config, devices, dataset, state.model, [*start.notes, *notes]
         )
         record["id"] = start.run_id
-        record["resumed"] = _resumed(start, record)
+        record["resumed"] = resumed(start, record)
         trainer = _trainer(
             config, devices, dataset, state, stop, directory, start, record
         )
@@ -175,7 +176,7 @@ def _trainer(
         state,
         stop,
         directory=directory,
-        facts=_facts(record),
+        facts=facts(record),
     )
     _restore(trainer, start, directory)
     record["total_steps"] = trainer.total
@@ -204,17 +205,22 @@ def _run(
         _named_failures(config),
     ):
         if directory is not None:
-            directory.write_config(_flagfile(config, dataset, directory))
+            directory.write_config(flagfile(config, dataset, directory.path))
         try:
             trainer.run()
         finally:
             record.update(trainer.totals)
         print("Finished Training", flush=True)
         missing = trainer.missing
-        missing += _add_evaluation(record, dataset, trainer, directory)
+        assert trainer.evaluation is not None
+        missing += results.add_evaluation(
+            record, dataset, trainer.evaluation, directory
+        )
         model = _plain_copy(config, dataset, state)
         if config.export:
-            missing += _export(config, dataset, model, place)
+            missing += results.export_model(
+                dataset, model, config.image_size, place
+            )
         result = Run(
             config=config,
             record=record,
@@ -223,89 +229,17 @@ def _run(
             dataset=dataset,
         )
         if config.report and place is not None:
-            missing += _report(result, place)
+            missing += results.draw_report(result, place)
         if missing:
-            missing += _record_failure(record, directory)
+            missing += results.record_failure(record, directory)
             print(last_lines(record, place), flush=True)
             raise RunError(
                 f"{place} is not complete; what is missing:"
-                f" {', '.join(missing)}. {_remedy(missing)}, and start the same"
-                " command again with this --run_dir."
+                f" {', '.join(missing)}. {results.remedy_for(missing)}, and"
+                " start the same command again with this --run_dir."
             )
     print(last_lines(record, place), flush=True)
     return result
-
-
-def _record_failure(
-    record: dict[str, Any], directory: RunDirectory | None
-) -> list[str]:
-    """Writes the record of what failed; returns what wasn't written."""
-    if directory is None or not directory.path.is_dir():
-        return []
-    try:
-        directory.write_record(record)
-    except WriteError as error:
-        return [f"run.json ({error.reason})"]
-    return []
-
-
-def _remedy(missing: list[str]) -> str:
-    full = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
-    is_full = any(reason in what for what in missing for reason in full)
-    return "Make room" if is_full else "Mend that"
-
-
-def _report(run: Run, place: Path) -> list[str]:
-    """Draws the report; returns what could not be written."""
-    if not place.is_dir():
-        return ["report (the run directory was removed)"]
-    try:
-        run.report()
-    except OSError as error:
-        return [f"report ({reason_of(error)})"]
-    return []
-
-
-def _resumed(start: Start, record: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns where the run went on, with this time; tells what is new."""
-    if start.checkpoint is None:
-        return []
-    progress = start.checkpoint.progress
-    before = progress["environment"]
-    different = [
-        f"{name} {before[name]} before, {value} now"
-        for name, value in _environment(record).items()
-        if before[name] != value
-    ]
-    if different:
-        record["notes"].append(
-            f"The run goes on with {'; '.join(different)}: its numbers agree"
-            " with those of an unbroken run to rounding, not to the bit."
-        )
-    now = {"step": progress["step"], "checkpoint": start.name}
-    return [*progress["resumed"], now]
-
-
-def _environment(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what the last bits depend on."""
-    return {
-        "replicas": record["replicas"],
-        "threads": record["threads"],
-        "oneDNN": record["onednn"],
-        "TensorFlow": record["versions"]["tensorflow"],
-        "Keras": record["versions"]["keras"],
-    }
-
-
-def _facts(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what every checkpoint says about its run."""
-    return {
-        "run_id": record["id"],
-        "settings": record["settings"],
-        "dataset": record["dataset"],
-        "environment": _environment(record),
-        "resumed": record["resumed"],
-    }
 
 
 def _restore(
@@ -321,44 +255,6 @@ def _restore(
             f" optimizer: of {start.name}, {error}. Bring back the code it was"
             " made with, or name another directory."
         ) from error
-
-
-def _flagfile(
-    config: Config, dataset: "Dataset", directory: RunDirectory
-) -> str:
-    """Returns the text of config.flags, which gives this run from anywhere."""
-
-    def absolute(path: str | None) -> str | None:
-        return path and str(Path(path).expanduser().absolute())
-
-    from tfnet.data import from_arrays
-    from tfnet.data.find import is_place
-
-    name = config.dataset or dataset.name
-    if is_place(name):
-        name = str(absolute(name))
-    repeatable = dataclasses.replace(
-        config,
-        dataset=name,
-        data_dir=absolute(config.data_dir),
-        cache_dir=absolute(config.cache_dir),
-        init_from=absolute(config.init_from),
-        run_dir=None,
-        resume="auto",
-    )
-    file = f"{directory.path}/config.flags"
-    command = f"python -m tfnet.train --flagfile={file}"
-    comment = (
-        f"Repeats this run: {command}\n# Goes on with it: {command}"
-        f" --run_dir={directory.path}"
-    )
-    if name == from_arrays.NAME:
-        comment = (
-            "Repeats this run only with the arrays that a program gave it:\n"
-            f"# tfnet.run(tfnet.Config.from_flags(['--flagfile={file}']),"
-            " data=...)"
-        )
-    return command_line.to_flagfile(repeatable, comment)
 
 
 @contextlib.contextmanager
@@ -395,75 +291,6 @@ def _plain_copy(config: Config, dataset: "Dataset", state: "TrainState") -> Any:
     with state.averages_in_use():
         model.set_weights(state.model.get_weights())
     return model
-
-
-def _export(
-    config: Config, dataset: "Dataset", model: Any, directory: Path | None
-) -> list[str]:
-    """Exports into the run directory, or, in a dry run, to be thrown away.
-
-    Returns:
-      What could not be written.
-    """
-    import numpy as np
-
-    from tfnet import exports
-
-    with contextlib.ExitStack() as stack:
-        if directory is None:
-            temporary = tempfile.TemporaryDirectory()
-            directory = Path(stack.enter_context(temporary))
-        if not directory.is_dir():
-            return ["saved_model (the run directory was removed)"]
-        path = directory / "saved_model"
-        if strangers := _strangers(path):
-            return [f"saved_model (it holds {strangers}, and would lose it)"]
-        count = min(_COMPARED_IMAGES, len(dataset.test))
-        images, labels = dataset.test.take(np.arange(count))
-        try:
-            exports.export(
-                "saved_model",
-                path,
-                model,
-                dataset.class_names,
-                image_size=config.image_size,
-                examples=images,
-                labels=labels,
-            )
-        except OSError as error:
-            return [f"saved_model ({reason_of(error)})"]
-    return []
-
-
-def _strangers(path: Path) -> str:
-    """Names what a person has put into an earlier export."""
-    if not path.is_dir():
-        return ""
-    names = {one.name for one in path.iterdir()}
-    return ", ".join(sorted(names - set(_SAVED_MODEL)))
-
-
-def _add_evaluation(
-    record: dict[str, Any],
-    dataset: "Dataset",
-    trainer: "Trainer",
-    directory: RunDirectory | None,
-) -> list[str]:
-    """Adds the last evaluation to the record; returns what wasn't written."""
-    evaluation = trainer.evaluation
-    assert evaluation is not None
-    record["test_loss"] = evaluation.loss
-    record["test_accuracy"] = evaluation.accuracy
-    record["test_top_5_accuracy"] = evaluation.top_5_accuracy
-    record["class_accuracy"] = dict(
-        zip(dataset.class_names, evaluation.class_accuracy, strict=True)
-    )
-    if directory is not None:
-        try:
-            directory.write_confusion(dataset.class_names, evaluation.confusion)
-        except WriteError as error:
-            return [f"confusion.csv ({error.reason})"]
-    return []
 
 
 if __name__ == "__main__":

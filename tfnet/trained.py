@@ -45,6 +45,8 @@ class Run:
       record: What `run.json` holds.
       directory: The run directory; None after a dry run.
       config: The settings.
+      checkpoint: The name of the one that `model` was read from; None: it was
+        not read yet.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class Run:
         self.directory = directory
         self._model = model
         self._dataset = dataset
-        self._checkpoint: str | None = None
+        self.checkpoint: str | None = None
 
     @classmethod
     def open(cls, directory: str | Path) -> Self:
@@ -190,11 +192,6 @@ class Run:
         if self._model is None:
             self._model = self._read_model()
         return self._model
-
-    @property
-    def checkpoint(self) -> str | None:
-        """The name of the checkpoint of `model`; None: it was not read."""
-        return self.model and self._checkpoint
 
     def predict(self, images: np.ndarray) -> np.ndarray:
         """Returns the probability of each class for images.
@@ -386,7 +383,7 @@ class Run:
                 f"{where} holds a run of another --model: of {found.name},"
                 f" {error}. Bring back the code it was made with."
             ) from error
-        self._checkpoint = found.name
+        self.checkpoint = found.name
         return model
 
 

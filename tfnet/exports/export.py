@@ -1,5 +1,6 @@
 """One way to export, whatever the format: write aside, load back, compare."""
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -94,8 +95,7 @@ def export(
     classifier = Classifier(
         model, class_names, image_size, calibration[:_CALIBRATION_IMAGES]
     )
-    new = files.new_directory if kind.is_directory else files.new_file
-    with new(path) as aside:
+    with _new(kind, path) as aside:
         try:
             module.write(aside, classifier)
             readers = module.read(aside)
@@ -108,6 +108,12 @@ def export(
                 f"this model can't be exported as {format}:"
                 f" {one_line(error)}; nothing was kept of it."
             ) from error
+
+
+def _new(kind: Format, path: Path) -> contextlib.AbstractContextManager[Path]:
+    if not kind.holds:
+        return files.new_file(path)
+    return files.new_directory(path, replaces=kind.holds)
 
 
 def _compare(

@@ -22,7 +22,8 @@ class Format:
       packages: What must be importable beside tfnet's own requirements, and
         the package of each that pip installs.
       precisions: What a model may compute in; empty: anything.
-      is_directory: Whether `file` is a directory.
+      holds: Patterns of what is in `file`, where it is a directory; empty: it
+        is a file.
       is_exact: Whether it gives the model's logits, to rounding.
     """
 
@@ -34,7 +35,7 @@ class Format:
     example: str
     packages: tuple[tuple[str, str], ...] = ()
     precisions: tuple[str, ...] = ()
-    is_directory: bool = False
+    holds: tuple[str, ...] = ()
     is_exact: bool = True
 
     def check_precision(self, precision: str) -> None:
@@ -106,7 +107,7 @@ images = tf.zeros([1, $size, $size, 3], tf.uint8)  # here: yours
 found = model.signatures["serving_default"](images=images)
 print(found["class_name"], found["probabilities"])
 """,
-        is_directory=True,
+        holds=("saved_model.pb", "variables", "assets", "fingerprint.pb"),
     ),
     Format(
         "keras",
@@ -200,7 +201,7 @@ net.load_state_dict(load_file("model.safetensors"))
 images = torch.zeros(1, 3, $size, $size)  # here: yours, pixels / 127.5 - 1
 print(net(images).argmax(dim=-1))
 """,
-        is_directory=True,
+        holds=("model.safetensors", "model.pt", "net.py", "__pycache__"),
     ),
 )
 

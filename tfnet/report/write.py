@@ -1,7 +1,5 @@
 """Writes a report: the page, and each picture as a file."""
 
-import errno
-import os
 from pathlib import Path
 
 from tfnet import files
@@ -24,31 +22,16 @@ def write_report(path: Path, facts: Facts) -> None:
       facts: What to show.
 
     Raises:
-      OSError: It could not be written, or `path` holds what is no report;
+      OSError: It could not be written, or `path` holds something else;
         what was there is unchanged.
     """
-    _check_place(path)
     study = Study(facts)
     with style.drawing():
         chapters = tell(study)
     page = render_page(study, chapters)
-    with files.new_directory(path) as aside:
+    with files.new_directory(path, replaces=(PAGE, "*.png")) as aside:
         for chapter in chapters:
             for picture in chapter.pictures:
                 if picture.png is not None:
                     (aside / f"{picture.name}.png").write_bytes(picture.png)
         (aside / PAGE).write_bytes(page)
-
-
-def _check_place(path: Path) -> None:
-    """Refuses to replace anything but a report."""
-    if not path.exists():
-        return
-    # Raises NotADirectoryError for a file.
-    for one in path.iterdir():
-        if one.name != PAGE and one.suffix != ".png":
-            raise FileExistsError(
-                errno.EEXIST,
-                f"{os.strerror(errno.EEXIST)}, and is no report",
-                one,
-            )

@@ -98,6 +98,53 @@ def find_start(
     )
 
 
+def resumed(start: Start, record: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns where the run went on, with this time.
+
+    Args:
+      start: Where it begins now.
+      record: Is given a note of what the last bits depend on and is new.
+    """
+    if start.checkpoint is None:
+        return []
+    progress = start.checkpoint.progress
+    before = progress["environment"]
+    different = [
+        f"{name} {before[name]} before, {value} now"
+        for name, value in environment(record).items()
+        if before[name] != value
+    ]
+    if different:
+        record["notes"].append(
+            f"The run goes on with {'; '.join(different)}: its numbers agree"
+            " with those of an unbroken run to rounding, not to the bit."
+        )
+    now = {"step": progress["step"], "checkpoint": start.name}
+    return [*progress["resumed"], now]
+
+
+def environment(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what the last bits of a run depend on, from its record."""
+    return {
+        "replicas": record["replicas"],
+        "threads": record["threads"],
+        "oneDNN": record["onednn"],
+        "TensorFlow": record["versions"]["tensorflow"],
+        "Keras": record["versions"]["keras"],
+    }
+
+
+def facts(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what every checkpoint says about its run, from its record."""
+    return {
+        "run_id": record["id"],
+        "settings": record["settings"],
+        "dataset": record["dataset"],
+        "environment": environment(record),
+        "resumed": record["resumed"],
+    }
+
+
 def _read_record(
     directory: RunDirectory,
 ) -> tuple[dict[str, Any], list[str]]:
