@@ -1,0 +1,1 @@
+"""What is measured of tfnet from inside: parts that no command times."""
