@@ -20,6 +20,7 @@ import argparse
 import tempfile
 import time
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import torch
@@ -35,24 +36,28 @@ _MEAN = _STD = (0.5, 0.5, 0.5)
 
 
 class Images(Dataset):
-    """The images of ROOT/train or ROOT/test, as torchvision's CIFAR10 gives.
+    """Images in memory, as torchvision's CIFAR10 gives them."""
 
-    Attributes:
-      classes: The names of the class folders, sorted.
-    """
+    def __init__(self, images: np.ndarray, labels: list[int]) -> None:
+        """Takes images, uint8 [n, height, width, 3], and their classes."""
+        self._images = images
+        self._labels = labels
 
-    def __init__(self, folder: Path) -> None:
+    @classmethod
+    def of_folder(cls, folder: Path) -> Self:
         """Decodes every file of `folder`; all must be of one size."""
-        self.classes = sorted(
+        classes = sorted(
             path.name for path in folder.iterdir() if path.is_dir()
         )
         files = [
             (path, label)
-            for label, name in enumerate(self.classes)
+            for label, name in enumerate(classes)
             for path in sorted((folder / name).glob("*.jpg"))
         ]
-        self._images = np.stack([_decode(path) for path, _ in files])
-        self._labels = [label for _, label in files]
+        return cls(
+            np.stack([_decode(path) for path, _ in files]),
+            [label for _, label in files],
+        )
 
     def __len__(self) -> int:
         """Returns the number of images."""
@@ -84,19 +89,30 @@ def _normalize(pixels: torch.Tensor) -> torch.Tensor:
     return pixels.clone().sub_(mean).div_(std)
 
 
-def train(net: nn.Module, loader: DataLoader, epochs: int, limit: int) -> int:
-    """Trains as the tutorial does; returns how many images were seen."""
+def train(
+    net: nn.Module,
+    loader: DataLoader,
+    epochs: int,
+    limit: int,
+    rate: float = 0.001,
+) -> tuple[int, float]:
+    """Trains as the tutorial does.
+
+    Returns:
+      How many images were seen, and the mean loss of the last epoch.
+    """
     criterion = nn.CrossEntropyLoss()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.001, momentum=0.9)
+    optimizer = torch.optim.SGD(net.parameters(), lr=rate, momentum=0.9)
     seen = 0
     for epoch in range(epochs):
-        running_loss = 0.0
+        running_loss = total = 0.0
         for batch, (inputs, labels) in enumerate(loader, start=1):
             optimizer.zero_grad()
             loss = criterion(net(inputs), labels)
             loss.backward()
             optimizer.step()
             running_loss += loss.item()
+            total += loss.item()
             seen += len(labels)
             if batch % _LOG_EVERY == 0:
                 mean = running_loss / _LOG_EVERY
@@ -105,7 +121,7 @@ def train(net: nn.Module, loader: DataLoader, epochs: int, limit: int) -> int:
             if batch == limit:
                 break
     print("Finished Training")
-    return seen
+    return seen, total / batch
 
 
 def accuracy(net: nn.Module, loader: DataLoader) -> float:
@@ -137,8 +153,8 @@ def main() -> None:
     torch.manual_seed(arguments.seed)
 
     begin = time.monotonic()
-    trainset = Images(arguments.root / "train")
-    testset = Images(arguments.root / "test")
+    trainset = Images.of_folder(arguments.root / "train")
+    testset = Images.of_folder(arguments.root / "test")
     print(
         f"Decoded {len(trainset):,} + {len(testset):,} images in"
         f" {time.monotonic() - begin:.1f} s"
@@ -152,7 +168,7 @@ def main() -> None:
 
     net = Net()
     begin = time.monotonic()
-    seen = train(net, trainloader, arguments.epochs, arguments.limit)
+    seen, _ = train(net, trainloader, arguments.epochs, arguments.limit)
     seconds = time.monotonic() - begin
     print(f"Trained in {seconds:.1f} s, {seen / seconds:,.0f} images/s")
 

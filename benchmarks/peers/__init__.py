@@ -1,0 +1,1 @@
+"""The peers of tfnet, each written as its own documentation says."""
