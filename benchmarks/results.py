@@ -45,8 +45,8 @@ def _text(results: dict[str, Any]) -> str:
             "Written by `python -m benchmarks`. Every side is a process of its"
             " own; all train on the same images in the same order from the"
             " same weights, and end with the same loss within 2 %"
-            " (`seed_script` has its own order). The sides take turns; a ratio is"
-            " the median of the ratios of each turn, above 1 where tfnet is"
+            " (`seed_script` has its own order). The sides take turns; a ratio"
+            " is the median of the ratios of each turn, above 1 where tfnet is"
             " better; the times of a shared machine mean little by themselves.",
             "",
             f"{machine['processor']}, {machine['cores']} cores,"
