@@ -125,8 +125,8 @@ def _fractions(results: dict[str, Any]) -> list[str]:
 def _profiles(profiles: dict[str, Any]) -> list[str]:
     lines = [
         "A step by TensorFlow's profiler, which slows small operations down. It"
-        " records none that it deems cheap: they, and what it takes to call"
-        " all of them, are the rest.",
+        " records none that it deems cheap; some run at once, so their times"
+        " may add up to more than the step's.",
     ]
     for size, profile in profiles.items():
         step, kinds = profile["seconds_per_step"], profile["operations"]
@@ -141,8 +141,11 @@ def _profiles(profiles: dict[str, Any]) -> list[str]:
             lines.append(
                 f"| {name} | {seconds * 1e6:,.0f} | {seconds / step:.0%} |"
             )
-        rest = step - sum([*kinds.values()][:12])
-        lines.append(f"| the rest | {rest * 1e6:,.0f} | {rest / step:.0%} |")
+        total = sum(kinds.values())
+        lines.append(
+            f"| all that is recorded | {total * 1e6:,.0f} |"
+            f" {total / step:.0%} |"
+        )
     return lines
 
 
