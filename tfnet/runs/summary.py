@@ -63,7 +63,7 @@ def first_lines(record: Mapping[str, Any], directory: Path | None) -> str:
             "run",
             "a dry run: a few steps on a few examples, written nowhere"
             if directory is None
-            else f"{directory}{_resumed(record)}",
+            else f"{_shown(directory)}{_resumed(record)}",
         ),
     ]
     rows += [("note", note) for note in record["notes"]]
@@ -97,11 +97,19 @@ def last_lines(record: Mapping[str, Any], directory: Path | None) -> str:
             for path in directory.iterdir()
             if not path.name.startswith(".")
         )
-        lines.append(f"written to {directory}: {', '.join(names)}")
+        lines.append(f"written to {_shown(directory)}: {', '.join(names)}")
     elif directory is None:
         lines.append("a dry run: nothing was written")
     lines += [_row("note", note) for note in record["notes"]]
     return "\n".join(lines)
+
+
+def _shown(directory: Path) -> Path:
+    """Returns a directory as a person here would write it."""
+    here = Path.cwd()
+    if directory.is_relative_to(here):
+        return directory.relative_to(here)
+    return directory
 
 
 def _resumed(record: Mapping[str, Any]) -> str:
