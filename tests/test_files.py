@@ -299,3 +299,15 @@ def test_a_file_of_any_library_appears_whole(tmp_path, umask):
         raise KeyError
     assert path.read_text() == "new"
     assert [one.name for one in path.parent.iterdir()] == ["model.ending"]
+
+
+def test_a_place_is_named_as_it_is_seen_from_here(tmp_path, monkeypatch):
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    seen = files.seen_from_here
+    assert seen(here / "runs" / "first") == os.path.join("runs", "first")
+    for elsewhere in (here, tmp_path / "here2" / "runs", "arrays given"):
+        assert seen(elsewhere) == str(elsewhere)
+    here.rmdir()
+    assert seen(tmp_path / "runs") == str(tmp_path / "runs")
