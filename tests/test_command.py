@@ -90,7 +90,8 @@ def test_the_main_command_from_an_empty_directory(offline):
     assert f"{record['test_accuracy']:.1%}" in text
     for name, accuracy in record["class_accuracy"].items():
         assert re.search(rf"  {name} +{accuracy:.1%}\n", done.stdout)
-    assert str(run) in done.stdout
+    assert f"run      {run.relative_to(offline)}\n" in done.stdout
+    assert f"written to {run.relative_to(offline)}: checkpoints" in text
 
 
 @pytest.mark.parametrize("split", [2, 4])

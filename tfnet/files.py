@@ -42,6 +42,20 @@ def write_text(path: Path, text: str) -> None:
     flush(path.parent)
 
 
+def seen_from_here(place: str | Path) -> str:
+    """Returns a path as a person would write it who is where the process is.
+
+    Args:
+      place: A path; other words stay as they are.
+    """
+    try:
+        here = os.path.join(os.getcwd(), "")
+    except FileNotFoundError:
+        # Somebody has removed it.
+        return str(place)
+    return str(place).removeprefix(here)
+
+
 @contextlib.contextmanager
 def new_directory(
     path: Path, *, replaces: Collection[str] | None = None

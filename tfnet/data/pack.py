@@ -69,7 +69,8 @@ def materialise(
             tell(f"The packed copy in {place} is {state}; it is made anew.")
         tell(
             f"Reading {sum(source.counts.values()):,} images from"
-            f" {source.origin}; kept in {place} for the next run."
+            f" {files.seen_from_here(source.origin)}; kept in"
+            f" {files.seen_from_here(place)} for the next run."
         )
         try:
             if place.exists() and not place.is_dir():

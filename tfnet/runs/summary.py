@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tfnet.files import seen_from_here
+
 _WIDTH = 88
 _LABEL_WIDTH = 9
 
@@ -33,7 +35,7 @@ def first_lines(record: Mapping[str, Any], directory: Path | None) -> str:
         (
             "data",
             f"{data['name']}: {data['train']:,} training and {data['test']:,}"
-            f" test images, from {data['origin']}",
+            f" test images, from {seen_from_here(data['origin'])}",
         ),
         ("classes", f"{len(data['classes'])}: {', '.join(data['classes'])}"),
         (
@@ -63,7 +65,7 @@ def first_lines(record: Mapping[str, Any], directory: Path | None) -> str:
             "run",
             "a dry run: a few steps on a few examples, written nowhere"
             if directory is None
-            else f"{directory}{_resumed(record)}",
+            else f"{seen_from_here(directory)}{_resumed(record)}",
         ),
     ]
     rows += [("note", note) for note in record["notes"]]
@@ -97,7 +99,8 @@ def last_lines(record: Mapping[str, Any], directory: Path | None) -> str:
             for path in directory.iterdir()
             if not path.name.startswith(".")
         )
-        lines.append(f"written to {directory}: {', '.join(names)}")
+        place = seen_from_here(directory)
+        lines.append(f"written to {place}: {', '.join(names)}")
     elif directory is None:
         lines.append("a dry run: nothing was written")
     lines += [_row("note", note) for note in record["notes"]]
