@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tfnet import training
+from tfnet.data.scaling import SEED
 from tfnet.models.precision import computing_in
 
 layers = keras.layers
@@ -87,7 +88,7 @@ def tried(make, precision="float32"):
     def build():
         return keras.Sequential(
             [
-                keras.Input((8, 8, 3)),
+                keras.Input((8, 8, 3), SEED),
                 layers.Conv2D(4, 3),
                 layers.BatchNormalization(),
                 layers.Dropout(0.3),
@@ -100,7 +101,9 @@ def tried(make, precision="float32"):
     with computing_in(precision):
         synchronise = functools.partial(training.synchronise, replicas=2)
         model = build()
-        found = training.try_in_shares(model, build(), synchronise, (8, 8, 3))
+        found = training.try_in_shares(
+            model, build(), synchronise, (8, 8, 3), SEED
+        )
         names = [layer.name for layer in model.layers]
         return found, names
 
@@ -166,19 +169,21 @@ def test_the_name_is_that_of_the_model_that_is_trained():
 
 def test_an_operation_that_is_no_layer_is_told_of_its_model():
     def build():
-        inputs = keras.Input((8, 8, 3))
+        inputs = keras.Input((8, 8, 3), SEED)
         centred = inputs - keras.ops.mean(inputs, axis=0, keepdims=True)
         outputs = layers.Dense(3)(layers.Flatten()(centred))
         return keras.Model(inputs, outputs, name="centring")
 
     synchronise = functools.partial(training.synchronise, replicas=2)
-    (note,) = training.try_in_shares(build(), build(), synchronise, (8, 8, 3))
+    (note,) = training.try_in_shares(
+        build(), build(), synchronise, (8, 8, 3), SEED
+    )
     assert note.startswith("centring")
 
 
 def test_what_is_known_to_differ_is_not_told_again():
     def build():
-        inputs = keras.Input((8, 8, 3))
+        inputs = keras.Input((8, 8, 3), SEED)
         rows = layers.Reshape((8, 24))(inputs)
         return keras.Model(
             inputs, layers.Dense(3)(layers.LSTM(4, dropout=0.5)(rows))
@@ -186,14 +191,16 @@ def test_what_is_known_to_differ_is_not_told_again():
 
     synchronise = functools.partial(training.synchronise, replicas=2)
     assert synchronise(build())
-    assert not training.try_in_shares(build(), build(), synchronise, (8, 8, 3))
+    assert not training.try_in_shares(
+        build(), build(), synchronise, (8, 8, 3), SEED
+    )
 
 
 def test_trying_leaves_the_moments_as_they_are():
     model, copy = (
         keras.Sequential(
             [
-                keras.Input((8, 8, 3)),
+                keras.Input((8, 8, 3), SEED),
                 layers.BatchNormalization(),
                 layers.Flatten(),
                 layers.Dense(3),
@@ -203,7 +210,7 @@ def test_trying_leaves_the_moments_as_they_are():
     )
     before = copy.get_weights()
     synchronise = functools.partial(training.synchronise, replicas=2)
-    assert not training.try_in_shares(model, copy, synchronise, (8, 8, 3))
+    assert not training.try_in_shares(model, copy, synchronise, (8, 8, 3), SEED)
     assert copy.layers[0].trainable
     for one, other in zip(before, copy.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)

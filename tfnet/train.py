@@ -40,6 +40,7 @@ from tfnet.trained import Run
 
 if TYPE_CHECKING:
     from tfnet.data import Dataset
+    from tfnet.data.scaling import Scaling
     from tfnet.devices.start import Devices
     from tfnet.trainer import Trainer
     from tfnet.training import TrainState
@@ -98,21 +99,35 @@ def run(
 
         stack.enter_context(computing_in(config.precision))
         dataset = parts.open_dataset(config, data, class_names)
-        _check_data(start, directory, dataset)
+        scaling, remarks = parts.scaling(config, dataset)
+        _check_data(start, directory, dataset, scaling)
         goes_on = start.checkpoint is not None
         state, notes = parts.create_state(
-            config, devices, dataset, goes_on=goes_on
+            config, devices, dataset, scaling, goes_on=goes_on
         )
         if directory is None and not config.dry_run:
             directory = _make_directory(config, dataset)
             stack.callback(directory.release)
         record = parts.first_record(
-            config, devices, dataset, state.model, [*start.notes, *notes]
+            config,
+            devices,
+            dataset,
+            scaling,
+            state.model,
+            [*start.notes, *remarks, *notes],
         )
         record["id"] = start.run_id
         record["resumed"] = _resumed(start, record)
         trainer = _trainer(
-            config, devices, dataset, state, stop, directory, start, record
+            config,
+            devices,
+            dataset,
+            scaling,
+            state,
+            stop,
+            directory,
+            start,
+            record,
         )
         if start.checkpoint is not None:
             started -= start.checkpoint.progress["log"]["seconds"]
@@ -140,12 +155,19 @@ def _make_directory(config: Config, dataset: "Dataset") -> RunDirectory:
 
 
 def _check_data(
-    start: Start, directory: RunDirectory | None, dataset: "Dataset"
+    start: Start,
+    directory: RunDirectory | None,
+    dataset: "Dataset",
+    scaling: "Scaling",
 ) -> None:
     if start.checkpoint is None or directory is None:
         return
+    from tfnet.data.scaling import Scaling
+
     was = start.checkpoint.progress["dataset"]
-    if was["fingerprint"] != dataset.fingerprint():
+    # The fingerprint looks at some of the images, the scaling at all.
+    scaled = Scaling.read(start.checkpoint.progress.get("scaling"))
+    if was["fingerprint"] != dataset.fingerprint() or scaled != scaling:
         raise ConfigError(
             f"--run_dir ({directory.path}) holds a run on other data:"
             f" {was['name']}, {was['train']:,} training and {was['test']:,}"
@@ -159,6 +181,7 @@ def _trainer(
     config: Config,
     devices: "Devices",
     dataset: "Dataset",
+    scaling: "Scaling",
     state: "TrainState",
     stop: StopSignals,
     directory: RunDirectory | None,
@@ -172,6 +195,7 @@ def _trainer(
         config,
         devices,
         dataset,
+        scaling,
         state,
         stop,
         directory=directory,
@@ -213,8 +237,6 @@ def _run(
         missing = trainer.missing
         missing += _add_evaluation(record, dataset, trainer, directory)
         model = _plain_copy(config, dataset, state)
-        if config.export:
-            missing += _export(config, dataset, model, place)
         result = Run(
             config=config,
             record=record,
@@ -222,6 +244,8 @@ def _run(
             model=model,
             dataset=dataset,
         )
+        if config.export:
+            missing += _export(result, place)
         if config.report and place is not None:
             missing += _report(result, place)
         if missing:
@@ -303,6 +327,7 @@ def _facts(record: Mapping[str, Any]) -> dict[str, Any]:
         "run_id": record["id"],
         "settings": record["settings"],
         "dataset": record["dataset"],
+        "scaling": record["scaling"],
         "environment": _environment(record),
         "resumed": record["resumed"],
     }
@@ -397,9 +422,7 @@ def _plain_copy(config: Config, dataset: "Dataset", state: "TrainState") -> Any:
     return model
 
 
-def _export(
-    config: Config, dataset: "Dataset", model: Any, directory: Path | None
-) -> list[str]:
+def _export(run: Run, directory: Path | None) -> list[str]:
     """Exports into the run directory, or, in a dry run, to be thrown away.
 
     Returns:
@@ -418,15 +441,17 @@ def _export(
         path = directory / "saved_model"
         if strangers := _strangers(path):
             return [f"saved_model (it holds {strangers}, and would lose it)"]
-        count = min(_COMPARED_IMAGES, len(dataset.test))
-        images, labels = dataset.test.take(np.arange(count))
+        test = run.dataset.test
+        count = min(_COMPARED_IMAGES, len(test))
+        images, labels = test.take(np.arange(count))
         try:
             exports.export(
                 "saved_model",
                 path,
-                model,
-                dataset.class_names,
-                image_size=config.image_size,
+                run.model,
+                run.class_names,
+                scaling=run.scaling,
+                image_size=run.config.image_size,
                 examples=images,
                 labels=labels,
             )
