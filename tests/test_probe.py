@@ -88,7 +88,7 @@ def tried(make, precision="float32"):
     def build():
         return keras.Sequential(
             [
-                keras.Input((8, 8, 3), SEED),
+                keras.Input((8, 8, 3)),
                 layers.Conv2D(4, 3),
                 layers.BatchNormalization(),
                 layers.Dropout(0.3),
@@ -169,7 +169,7 @@ def test_the_name_is_that_of_the_model_that_is_trained():
 
 def test_an_operation_that_is_no_layer_is_told_of_its_model():
     def build():
-        inputs = keras.Input((8, 8, 3), SEED)
+        inputs = keras.Input((8, 8, 3))
         centred = inputs - keras.ops.mean(inputs, axis=0, keepdims=True)
         outputs = layers.Dense(3)(layers.Flatten()(centred))
         return keras.Model(inputs, outputs, name="centring")
@@ -183,7 +183,7 @@ def test_an_operation_that_is_no_layer_is_told_of_its_model():
 
 def test_what_is_known_to_differ_is_not_told_again():
     def build():
-        inputs = keras.Input((8, 8, 3), SEED)
+        inputs = keras.Input((8, 8, 3))
         rows = layers.Reshape((8, 24))(inputs)
         return keras.Model(
             inputs, layers.Dense(3)(layers.LSTM(4, dropout=0.5)(rows))
@@ -200,7 +200,7 @@ def test_trying_leaves_the_moments_as_they_are():
     model, copy = (
         keras.Sequential(
             [
-                keras.Input((8, 8, 3), SEED),
+                keras.Input((8, 8, 3)),
                 layers.BatchNormalization(),
                 layers.Flatten(),
                 layers.Dense(3),

@@ -104,7 +104,7 @@ class Run:
             ) from error
         settings = [line for line in flags.splitlines() if line[:2] == "--"]
         config = Config.from_flags(settings)
-        if config.normalize != "seed" and "scaling" not in record:
+        if config.normalize != "seed" and record.get("scaling") is None:
             raise ConfigError(
                 f"{where} holds a run whose run.json lacks what"
                 f" --normalize={config.normalize} found; it is damaged."
