@@ -53,7 +53,7 @@ def labelled(pixels):
     return Examples(pixels, np.zeros(pixels.shape[0], np.int32))
 
 
-@pytest.mark.parametrize("block", [1, 1000, 7 * 11 * 5 * 3 * 4, 2**24])
+@pytest.mark.parametrize("block", [1, 1000, 7 * 11 * 5 * 3 * 4, 2**20])
 def test_statistics_are_numpys(block, tmp_path, monkeypatch):
     monkeypatch.setattr(scaling, "_BLOCK_BYTES", block)
     pixels = noise(101, 11, 5)

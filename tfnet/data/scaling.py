@@ -15,7 +15,8 @@ import numpy as np
 from tfnet.data.dataset import Examples
 
 COLOURS = ("red", "green", "blue")
-_BLOCK_BYTES = 2**24
+# What stays in a cache while it is added up.
+_BLOCK_BYTES = 2**20
 _PIXEL = 255
 
 
