@@ -9,6 +9,7 @@ from harness import train
 from tfnet import training
 from tfnet.data import Examples
 from tfnet.data.feed import blocks
+from tfnet.data.scaling import SEED
 from tfnet.models import build_model
 
 
@@ -353,7 +354,7 @@ def test_evaluation_counts_every_example_once(strategy_of, make_examples):
         examples = make_examples(count, size=4, classes=3)
         with strategy.scope():
             model = small_model((4, 4, 3))
-        function = training.create_evaluate_function(strategy, model, 3)
+        function = training.create_evaluate_function(strategy, model, 3, SEED)
         found = training.evaluate(function, strategy, examples)
         kernel, bias = model.get_weights()
         x = (examples.images.reshape(count, -1) / 255 - 0.5) / 0.5
@@ -378,7 +379,7 @@ def test_top_five_are_those_with_fewer_than_five_before_them(
     examples = make_examples(100, size=4, classes=10)
     with strategy.scope():
         model = small_model((4, 4, 3), classes=10)
-    function = training.create_evaluate_function(strategy, model, 10)
+    function = training.create_evaluate_function(strategy, model, 10, SEED)
     found = training.evaluate(function, strategy, examples)
     logits = model((examples.images / 255 - 0.5) / 0.5).numpy()
     best = np.argsort(-logits, axis=1)[:, :5]

@@ -28,6 +28,7 @@ OPTIMIZERS = (
     "rmsprop",
 )
 PRECISIONS = ("float32", "bfloat16", "float16", "float64")
+NORMALIZES = ("seed", "dataset")
 RESUMES = ("auto", "must", "never")
 SCHEDULES = ("constant", "step", "cosine", "one_cycle")
 # What arrays of examples and of steps are counted in.
@@ -96,12 +97,21 @@ class Config(Settings):
         minimum=1,
         maximum=4096,
     )
+    normalize: str = setting(
+        "seed",
+        "How a pixel x is scaled for the model: seed ((x / 255 - 0.5) / 0.5:"
+        " from -1 to 1), or dataset ((x / 255 - mean) / std, by the mean and"
+        " the standard deviation of red, green and blue in the training"
+        " images).",
+        kind=str,
+        choices=NORMALIZES,
+    )
     model: str = setting(
         "net",
         "The network: net (the seed's, 62,006 parameters at the defaults), or"
         " package.module:function, called as function(image_shape,"
         " num_classes), which returns a Keras 3 model that takes float32"
-        " images in [-1, 1] and gives logits.",
+        " images, scaled as --normalize says, and gives logits.",
         kind=str,
     )
     init_from: str | None = setting(

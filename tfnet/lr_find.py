@@ -140,12 +140,13 @@ def _try_rates(
 
     count = config.steps or _STEPS
     rates = np.geomspace(config.lowest_rate, config.highest_rate, count)
-    state, _ = parts.create_state(config, devices, dataset)
+    scaling, _ = parts.scaling(config, dataset)
+    state, _ = parts.create_state(config, devices, dataset, scaling)
     train = training.TrainFunction(
         devices.strategy,
         state,
         dataset.image_shape,
-        parts.step_rule(config, dataset),
+        parts.step_rule(config, dataset, scaling),
         accumulates=config.accumulate_steps > 1,
     )
     losses: list[float] = []

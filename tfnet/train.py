@@ -41,6 +41,7 @@ from tfnet.trained import Run
 
 if TYPE_CHECKING:
     from tfnet.data import Dataset
+    from tfnet.data.scaling import Scaling
     from tfnet.devices.start import Devices
     from tfnet.trainer import Trainer
     from tfnet.training import TrainState
@@ -99,21 +100,35 @@ def run(
 
         stack.enter_context(computing_in(config.precision))
         dataset = parts.open_dataset(config, data, class_names)
-        _check_data(start, directory, dataset)
+        scaling, remarks = parts.scaling(config, dataset)
+        _check_data(start, directory, dataset, scaling)
         goes_on = start.checkpoint is not None
         state, notes = parts.create_state(
-            config, devices, dataset, goes_on=goes_on
+            config, devices, dataset, scaling, goes_on=goes_on
         )
         if directory is None and not config.dry_run:
             directory = _make_directory(config, dataset)
             stack.callback(directory.release)
         record = parts.first_record(
-            config, devices, dataset, state.model, [*start.notes, *notes]
+            config,
+            devices,
+            dataset,
+            scaling,
+            state.model,
+            [*start.notes, *remarks, *notes],
         )
         record["id"] = start.run_id
         record["resumed"] = resumed(start, record)
         trainer = _trainer(
-            config, devices, dataset, state, stop, directory, start, record
+            config,
+            devices,
+            dataset,
+            scaling,
+            state,
+            stop,
+            directory,
+            start,
+            record,
         )
         if start.checkpoint is not None:
             started -= start.checkpoint.progress["log"]["seconds"]
@@ -141,12 +156,19 @@ def _make_directory(config: Config, dataset: "Dataset") -> RunDirectory:
 
 
 def _check_data(
-    start: Start, directory: RunDirectory | None, dataset: "Dataset"
+    start: Start,
+    directory: RunDirectory | None,
+    dataset: "Dataset",
+    scaling: "Scaling",
 ) -> None:
     if start.checkpoint is None or directory is None:
         return
+    from tfnet.data.scaling import Scaling
+
     was = start.checkpoint.progress["dataset"]
-    if was["fingerprint"] != dataset.fingerprint():
+    # The fingerprint looks at some of the images, the scaling at all.
+    scaled = Scaling.read(start.checkpoint.progress.get("scaling"))
+    if was["fingerprint"] != dataset.fingerprint() or scaled != scaling:
         raise ConfigError(
             f"--run_dir ({directory.path}) holds a run on other data:"
             f" {was['name']}, {was['train']:,} training and {was['test']:,}"
@@ -160,6 +182,7 @@ def _trainer(
     config: Config,
     devices: "Devices",
     dataset: "Dataset",
+    scaling: "Scaling",
     state: "TrainState",
     stop: StopSignals,
     directory: RunDirectory | None,
@@ -173,6 +196,7 @@ def _trainer(
         config,
         devices,
         dataset,
+        scaling,
         state,
         stop,
         directory=directory,
@@ -217,10 +241,6 @@ def _run(
             record, dataset, trainer.evaluation, directory
         )
         model = _plain_copy(config, dataset, state)
-        if config.export:
-            missing += results.export_model(
-                dataset, model, config.image_size, place
-            )
         result = Run(
             config=config,
             record=record,
@@ -228,6 +248,8 @@ def _run(
             model=model,
             dataset=dataset,
         )
+        if config.export:
+            missing += results.export_model(result, place)
         if config.report and place is not None:
             missing += results.draw_report(result, place)
         if missing:

@@ -16,6 +16,7 @@ from tfnet import training
 from tfnet.config import Config, checkpoint_interval
 from tfnet.data import Dataset
 from tfnet.data.feed import paddings, steps_in_epoch
+from tfnet.data.scaling import Scaling
 from tfnet.devices.start import Devices
 from tfnet.errors import (
     ConfigError,
@@ -73,6 +74,7 @@ class Trainer:
         config: Config,
         devices: Devices,
         dataset: Dataset,
+        scaling: Scaling,
         state: training.TrainState,
         stop: StopSignals,
         *,
@@ -85,6 +87,7 @@ class Trainer:
           config: The settings.
           devices: Where to train.
           dataset: What to train and to evaluate on.
+          scaling: Scales the pixels for the model.
           state: What is trained.
           stop: Says when to stop or to save.
           directory: Where to write; None: nowhere.
@@ -118,11 +121,14 @@ class Trainer:
             devices.strategy,
             state,
             dataset.image_shape,
-            step_rule(config, dataset),
+            step_rule(config, dataset, scaling),
             accumulates=config.accumulate_steps > 1,
         )
         self._evaluate = training.create_evaluate_function(
-            devices.strategy, state.model, len(dataset.class_names)
+            devices.strategy,
+            state.model,
+            len(dataset.class_names),
+            scaling,
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:

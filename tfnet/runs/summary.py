@@ -61,6 +61,7 @@ def first_lines(record: Mapping[str, Any], directory: Path | None) -> str:
             f"{record['settings']['model']}, {record['parameters']:,}"
             f" parameters, in {record['settings']['precision']}",
         ),
+        *_scaling(record),
         (
             "run",
             "a dry run: a few steps on a few examples, written nowhere"
@@ -105,6 +106,21 @@ def last_lines(record: Mapping[str, Any], directory: Path | None) -> str:
         lines.append("a dry run: nothing was written")
     lines += [_row("note", note) for note in record["notes"]]
     return "\n".join(lines)
+
+
+def _scaling(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Returns the line that says how pixels are scaled, if not as ever."""
+    if record["settings"].get("normalize", "seed") == "seed":
+        return []
+    mean, std = (
+        ", ".join(f"{number:.4f}" for number in record["scaling"][name])
+        for name in ("mean", "std")
+    )
+    text = (
+        "(x / 255 - mean) / std, by red, green and blue in the training images:"
+        f" mean {mean}, std {std}"
+    )
+    return [("scaling", text)]
 
 
 def _resumed(record: Mapping[str, Any]) -> str:
