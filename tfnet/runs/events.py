@@ -10,7 +10,9 @@ Where a run goes on, or back, a mark says from which step on all that stands
 before it counts no more. The last row that counts is written again behind
 the mark: TensorBoard's fast reader goes by the steps alone.
 
-Imports of TensorBoard its formats, which need no TensorFlow.
+Numbers and pictures have the older of two forms (that of PyTorch's writer),
+since only of these each of TensorBoard's readers takes away what counts no
+more. Imports of TensorBoard its formats, which need no TensorFlow.
 """
 
 import contextlib
@@ -132,17 +134,15 @@ class Events:
           step: The step of the run that it belongs to.
           png: The PNG file.
         """
-        from tensorboard.compat.proto import summary_pb2
-        from tensorboard.plugins.image.metadata import create_summary_metadata
-        from tensorboard.util.tensor_util import make_tensor_proto
+        from tensorboard.compat.proto.summary_pb2 import Summary
 
-        size = [str(_png_size(png, i)).encode() for i in range(2)]
-        value = summary_pb2.Summary.Value(
-            tag=name,
-            metadata=create_summary_metadata(None, None),
-            tensor=make_tensor_proto([*size, png]),
+        image = Summary.Image(
+            width=int.from_bytes(png[16:20], "big"),
+            height=int.from_bytes(png[20:24], "big"),
+            colorspace=4,
+            encoded_image_string=png,
         )
-        summary = summary_pb2.Summary(value=[value])
+        summary = Summary(value=[Summary.Value(tag=name, image=image)])
         self._add(place, step=step, summary=summary)
         self.write()
 
@@ -196,15 +196,17 @@ class Events:
         self._add(place, step=step, session_log=start)
 
     def _add_row(self, row: Mapping[str, Any], wall_time: float) -> None:
-        from tensorboard.compat.proto import summary_pb2
-        from tensorboard.plugins.scalar.summary_v2 import scalar_pb
+        from tensorboard.compat.proto.summary_pb2 import Summary
 
         split, step = row["split"], int(row["step"])
-        summary = summary_pb2.Summary()
-        for name in _NUMBERS:
-            number = _number(row.get(name))
-            if number is not None:
-                summary.MergeFrom(scalar_pb(name, number))
+        numbers = {name: _number(row.get(name)) for name in _NUMBERS}
+        summary = Summary(
+            value=[
+                Summary.Value(tag=name, simple_value=number)
+                for name, number in numbers.items()
+                if number is not None
+            ]
+        )
         self._add(split, step=step, summary=summary, wall_time=wall_time)
         self._added[split] = step
 
@@ -290,8 +292,3 @@ def _number(text: str | None) -> float | None:
         return float(text or "")
     except ValueError:
         return None
-
-
-def _png_size(png: bytes, axis: int) -> int:
-    """Returns the width (0) or the height (1) of a PNG file."""
-    return int.from_bytes(png[16 + 4 * axis : 20 + 4 * axis], "big")
