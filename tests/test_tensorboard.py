@@ -23,6 +23,8 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 import tfnet
 from benchmarks import kills
 from tfnet import Config, ConfigError, files
+from tfnet.board import Board
+from tfnet.data import Dataset
 from tfnet.data.order import epoch_order
 from tfnet.runs import checkpoints
 from tfnet.runs.events import Events
@@ -319,6 +321,25 @@ def test_events_that_find_no_room_wait(tmp_path, monkeypatch):
     assert events.position == {"train": 4}
     found = scalars(tmp_path)["train"]["loss"]
     assert [step for step, _ in found] == [1, 2, 3, 4]
+
+
+def test_a_model_without_a_graph_is_told(make_examples, tmp_path):
+    def model(images, training):
+        raise ValueError("not here")
+
+    told = []
+    examples = make_examples(4)
+    board = Board(
+        Config(tensorboard=True),
+        Dataset("made", "here", ("a", "b"), examples, examples),
+        model,
+        tmp_path,
+    )
+    board.begin(0, told.append)
+    (line,) = told
+    assert line.endswith("gets no graph of --model (net): ValueError: not here")
+    assert board.missing == []
+    assert "settings" in read(tmp_path / "tensorboard").Tags()["tensors"]
 
 
 def test_a_second_process_in_the_same_second_is_read_last(tmp_path):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfnet import parts
 from tfnet.config import Config
-from tfnet.errors import reason_of
+from tfnet.errors import one_line, reason_of
 from tfnet.runs.events import FOLDER, Events
 from tfnet.runs.metrics import Metrics
 
@@ -47,6 +47,7 @@ class Board:
         self._events: Events | None = None
         self._tell: Callable[[str], None] = lambda line: None
         self._is_told = False
+        self._name = "" if directory is None else directory.name
         if config.tensorboard and directory is not None:
             self._events = Events(directory / FOLDER)
 
@@ -75,10 +76,8 @@ class Board:
             return
         self._tell = tell
         if self._events.is_new:
-            self._events.add_settings(self._compared())
-            self._events.add_graph(
-                _graph_of(self._model, self._dataset.image_shape)
-            )
+            self._events.add_settings(self._name, self._compared())
+            self._add_graph(self._events)
         self._events.add_text("settings", step, _table_of(self._config))
         self._check()
 
@@ -143,6 +142,18 @@ class Board:
         if self._events is not None:
             self._events.flush()
 
+    def _add_graph(self, events: Events) -> None:
+        try:
+            graph = _graph_of(self._model, self._dataset.image_shape)
+        except Exception as error:
+            # A user's own model may need what only the train step has.
+            self._tell(
+                f"note: TensorBoard gets no graph of --model"
+                f" ({self._config.model}): {one_line(error)}"
+            )
+            return
+        events.add_graph(graph)
+
     def _add_examples(self) -> None:
         from tfnet.report.single import examples_png
 
@@ -168,8 +179,8 @@ class Board:
         failure = self._events.failure
         if failure is not None and not self._is_told:
             self._tell(
-                f"warning: {FOLDER} can't be written ({reason_of(failure)});"
-                " what is missing is tried again with every line"
+                f"warning: {FOLDER} can't be written ({reason_of(failure)}); it"
+                " is tried again with every line of the log"
             )
         self._is_told = failure is not None
 

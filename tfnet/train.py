@@ -246,8 +246,12 @@ def _run(
             dataset=dataset,
         )
         if config.report and place is not None:
-            missing += _report(result, place)
-            trainer.board.add_report(trainer.progress.step, place / "report")
+            not_drawn = _report(result, place)
+            missing += not_drawn
+            if not not_drawn:
+                trainer.board.add_report(
+                    trainer.progress.step, place / "report"
+                )
         missing += trainer.board.missing
         if missing:
             missing += _record_failure(record, directory)

@@ -40,6 +40,7 @@ def check_package() -> None:
       ConfigError: It isn't.
     """
     try:
+        import tensorboard.compat.proto.event_pb2
         import tensorboard.summary.writer.record_writer  # noqa: F401
     except ImportError as error:
         raise ConfigError(
@@ -153,15 +154,17 @@ class Events:
         self._add(RUN, step=step, summary=text_pb(name, markdown))
         self.write()
 
-    def add_settings(self, settings: Mapping[str, Any]) -> None:
+    def add_settings(self, name: str, settings: Mapping[str, Any]) -> None:
         """Adds what the HPARAMS page compares runs by.
 
         Args:
+          name: What the run is called there.
           settings: Numbers, texts and truth values by name.
         """
         from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 
-        self._add(RUN, step=0, summary=hparams_pb(dict(settings)))
+        summary = hparams_pb(dict(settings), trial_id=name)
+        self._add(RUN, step=0, summary=summary)
         self.write()
 
     def add_graph(self, graph: bytes) -> None:

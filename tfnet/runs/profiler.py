@@ -88,7 +88,7 @@ class Profiler:
         except tf.errors.OpError as error:
             self._fail(error.message)
             return
-        # A full disk is no error to it.
+        # An empty file is no profile, whatever it says.
         if not self._profiles() - before:
             self._fail("it was not written as a whole")
             return
