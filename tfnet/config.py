@@ -411,6 +411,24 @@ class Config(Settings):
         kind=bool,
         may_change=True,
     )
+    tensorboard: bool = setting(
+        False,
+        "Write what TensorBoard shows into tensorboard/ of the run directory:"
+        " the numbers of metrics.csv, pictures, the settings and the graph of"
+        " the model. Needs the package tensorboard.",
+        kind=bool,
+        may_change=True,
+    )
+    profile: str | None = setting(
+        None,
+        "Profile these steps of the run, from the first to the last, with"
+        " TensorFlow's profiler; what comes between them, such as an"
+        " evaluation, is in it too. Left in tensorboard/plugins/profile/ of"
+        " the run directory. Left unset: none.",
+        kind=str,
+        example="100-120",
+        may_change=True,
+    )
     checkpoint_every: str = setting(
         "60s",
         "Save a checkpoint every so many steps (100) or seconds (60s), and"
@@ -492,6 +510,8 @@ class Config(Settings):
                 f" ({self.image_size}); for example --cutout=8."
             )
         checkpoint_interval(self.checkpoint_every)
+        if self.profile is not None:
+            profile_steps(self.profile)
         if self.early_stopping is not None and not self.eval_every:
             raise ConfigError(
                 f"--early_stopping ({self.early_stopping}) needs evaluations to"
@@ -617,6 +637,23 @@ def checkpoint_interval(text: str) -> tuple[int | None, float | None]:
         )
     steps, seconds = match.groups()
     return int(steps or 0) or None, None if steps else float(seconds)
+
+
+def profile_steps(text: str) -> tuple[int, int]:
+    """Returns the first and the last step in --profile=100-120.
+
+    Raises:
+      ConfigError: They are none.
+    """
+    match = re.fullmatch(r"(\d{1,10})-(\d{1,10})", text)
+    first, last = map(int, match.groups()) if match else (0, 0)
+    if not 1 <= first <= last <= _MOST:
+        raise ConfigError(
+            f"--profile ({text}) must be the first and the last step to"
+            f" profile, counted from 1 and at most {_MOST:,}, with a - between;"
+            " for example --profile=100-120."
+        )
+    return first, last
 
 
 def class_weight_numbers(text: str) -> tuple[float, ...]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _SHOWN_IMAGES = 6
 _SHOWN_VIEWS = 6
+_SHOWN_EXAMPLES = 16
 
 
 def start_devices(config: Config) -> "Devices":
@@ -281,6 +282,26 @@ def augmented_examples(
         seed=config.seed,
     )
     return images, views
+
+
+def fed_examples(
+    config: Config, dataset: "Dataset"
+) -> "tuple[np.ndarray, np.ndarray, np.ndarray | None]":
+    """Returns some training images and labels, and views if these are fed.
+
+    Returns:
+      uint8 [n, height, width, 3], int32 [n] and uint8 [n, times, height,
+      width, 3].
+    """
+    import numpy as np
+
+    augmented = augmented_examples(config, dataset)
+    views = None if augmented is None else augmented[1]
+    count = _SHOWN_EXAMPLES if views is None else len(views)
+    images, labels = dataset.train.take(
+        np.arange(min(len(dataset.train), count))
+    )
+    return images, labels, views
 
 
 def _class_weights(

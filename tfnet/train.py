@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfnet import command_line, parts, results
-from tfnet.config import Config, changed_settings
+from tfnet.config import Config, changed_settings, profile_steps
 from tfnet.errors import (
     ConfigError,
     Error,
@@ -21,6 +21,7 @@ from tfnet.errors import (
     one_line,
 )
 from tfnet.flagfile import flagfile
+from tfnet.runs import events
 from tfnet.runs.directory import (
     RunDirectory,
     check_default_place,
@@ -85,6 +86,8 @@ def run(
     started = time.monotonic()
     if config.dry_run:
         config = _shortened(config)
+    if config.tensorboard:
+        events.check_package()
     with StopSignals() as stop, contextlib.ExitStack() as stack:
         directory = _open_directory(config)
         start = from_the_first_step()
@@ -210,7 +213,27 @@ def _trainer(
             f" and --steps end it at {trainer.total:,}: nothing is left to"
             " train."
         )
+    if config.profile is not None and directory is not None:
+        record["notes"] += _check_profile(config.profile, trainer)
     return trainer
+
+
+def _check_profile(text: str, trainer: "Trainer") -> list[str]:
+    """Holds --profile against the steps of the run; tells what is done."""
+    first, last = profile_steps(text)
+    done = trainer.progress.step
+    if last > trainer.total:
+        raise ConfigError(
+            f"--profile ({text}) must end within the {trainer.total:,} steps of"
+            f" the run; for example --profile={trainer.total}-{trainer.total}."
+        )
+    if first > done:
+        return []
+    rest = f"steps {done + 1:,} to {last:,}" if done < last else "nothing"
+    return [
+        f"--profile ({text}) begins in steps that are done: the run goes on"
+        f" after step {done:,}. It profiles {rest}."
+    ]
 
 
 def _run(
@@ -251,7 +274,13 @@ def _run(
         if config.export:
             missing += results.export_model(result, place)
         if config.report and place is not None:
-            missing += results.draw_report(result, place)
+            not_drawn = results.draw_report(result, place)
+            missing += not_drawn
+            if not not_drawn:
+                trainer.board.add_report(
+                    trainer.progress.step, place / "report"
+                )
+        missing += trainer.board.missing
         if missing:
             missing += results.record_failure(record, directory)
             print(last_lines(record, place), flush=True)
