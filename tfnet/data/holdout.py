@@ -62,6 +62,19 @@ def note(where: str, fraction: float | None) -> str:
     )
 
 
+def nothing_left(where: str, remedy: str) -> DataError:
+    """Returns the error for a set of which `held_out` keeps nothing.
+
+    Args:
+      where: What the set is.
+      remedy: What would give it test images.
+    """
+    return DataError(
+        f"{where} leaves no image to test on; {remedy}, {TEST_EVERY} images of"
+        " some class, or two and --test_fraction=0.2."
+    )
+
+
 def variant(fraction: float | None) -> str:
     """Returns what tells the splits of one set apart; see `Source`."""
     return "" if fraction is None else f"test_fraction={fraction}"
@@ -71,7 +84,6 @@ def refuse_fraction(where: str, fraction: float | None) -> None:
     """Raises DataError if a fraction is given and could do nothing."""
     if fraction is not None:
         raise DataError(
-            f"--test_fraction ({fraction}) is for a folder, a .csv file or"
-            f" arrays without test images of their own, which {where} is not;"
-            " leave it out."
+            f"--test_fraction ({fraction}) is for data without test images of"
+            f" their own, which {where} is not; leave it out."
         )
