@@ -60,9 +60,7 @@ def open_given(
         test = Examples(test_images, test_numbers)
         notes = ()
     if not len(test):
-        raise holdout.nothing_left(
-            "data", "give test_images and test_labels"
-        )
+        raise holdout.nothing_left("data", "give test_images and test_labels")
     return source.from_examples(
         {"train": train, "test": test},
         name=NAME,
