@@ -213,6 +213,14 @@ def test_what_is_no_image_is_named_and_passed_over(run, pictures, capsys):
         assert text in printed.err
 
 
+def test_other_data_may_have_test_images_where_those_of_the_run_had_none(run):
+    config = dataclasses.replace(run.config, test_fraction=0.2)
+    other = Run(config=config, record=run.record, directory=run.directory)
+    assert len(other.open_dataset(run.config.dataset).test) == 101
+    with pytest.raises(DataError, match=r"--test_fraction \(0.2\)"):
+        other.open_dataset()
+
+
 @pytest.mark.parametrize(
     ("place", "form"),
     [

@@ -15,6 +15,10 @@ from tfnet.errors import DataError
 TEST_EVERY = 5
 
 
+class UselessFractionError(DataError):
+    """A fraction is given where there are test images."""
+
+
 def held_out(
     labels: np.ndarray,
     fraction: float | None,
@@ -81,9 +85,9 @@ def variant(fraction: float | None) -> str:
 
 
 def refuse_fraction(where: str, fraction: float | None) -> None:
-    """Raises DataError if a fraction is given and could do nothing."""
+    """Raises UselessFractionError if one is given and could do nothing."""
     if fraction is not None:
-        raise DataError(
+        raise UselessFractionError(
             f"--test_fraction ({fraction}) is for data without test images of"
             f" their own, which {where} is not; leave it out."
         )
