@@ -81,10 +81,9 @@ class Config(Settings):
     )
     test_fraction: float | None = setting(
         None,
-        "The part of each class to keep for testing, where a folder, a .csv"
-        " file or arrays have no test images of their own; the same files give"
-        " the same split, whatever the seed. Left unset: every fifth image of"
-        " each class.",
+        "The part of each class to keep for testing, where the data have no"
+        " test images of their own; the same data give the same split,"
+        " whatever the seed. Left unset: every fifth image of each class.",
         kind=float,
         above=0,
         below=1,

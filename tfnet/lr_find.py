@@ -9,7 +9,8 @@ import contextlib
 import dataclasses
 import itertools
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -30,11 +31,36 @@ _WINDOWS = 15
 _DIVERGED = 4.0
 _LINES = 16
 _BAR = 45
+_WITHOUT_EFFECT = {
+    "the rate rises by itself, from --lowest_rate to --highest_rate": (
+        "learning_rate",
+        "schedule",
+        "warmup_steps",
+        "decay",
+        "decay_every",
+    ),
+    "it tries --steps, as many as are asked for": ("epochs",),
+    "it evaluates nothing": ("ema", "eval_every", "early_stopping"),
+    "it writes nothing": (
+        "run_dir",
+        "resume",
+        "checkpoint_every",
+        "keep_checkpoints",
+        "on_nan",
+        "log_every",
+        "export",
+        "report",
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FindSettings(Config):
     """The settings of a run, and what rates to try."""
+
+    without_effect: ClassVar[Mapping[str, str]] = {
+        name: why for why, names in _WITHOUT_EFFECT.items() for name in names
+    }
 
     lowest_rate: float = setting(
         1e-6, "The learning rate of the first step.", kind=float, minimum=1e-30

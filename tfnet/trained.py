@@ -162,9 +162,17 @@ class Run:
             k: v for k, v in given.items() if v is not None
         }
         parts.start_without_training()
-        found = parts.open_dataset(
-            dataclasses.replace(self.config, **changes), tell=_tell
-        )
+        from tfnet.data.holdout import UselessFractionError
+
+        config = dataclasses.replace(self.config, **changes)
+        try:
+            found = parts.open_dataset(config, tell=_tell)
+        except UselessFractionError:
+            if dataset is None:
+                raise
+            # That of the run was for its own data.
+            config = dataclasses.replace(config, test_fraction=None)
+            found = parts.open_dataset(config, tell=_tell)
         self._check_classes(found)
         return found
 

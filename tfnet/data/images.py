@@ -2,9 +2,9 @@
 
 The rule, stated for users in README: a file is decoded as JPEG, PNG, GIF
 (first frame), BMP or WebP (without alpha) to 8 bits and three channels (grey
-repeated, palette looked up, alpha dropped) and, where a JPEG file says how the
-camera was held (EXIF), turned upright; the whole image is then brought to
-a square, bilinear, antialiased when it shrinks, rounded to 8 bits.
+repeated, palette looked up, alpha dropped) and, where a JPEG, PNG or WebP file
+says how the camera was held (EXIF), turned upright; the whole image is then
+brought to a square, bilinear, antialiased when it shrinks, rounded to 8 bits.
 """
 
 from collections.abc import Iterator

@@ -19,7 +19,7 @@ from tfnet.data.source import SPLITS, Chunks, Source, Split
 from tfnet.errors import DataError, reason_of
 
 # Raised when the rule of `images` or the layout changes.
-_VERSION = 2
+_VERSION = 3
 _MANIFEST = "manifest.json"
 
 
