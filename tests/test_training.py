@@ -168,6 +168,37 @@ def test_the_optimizer_does_what_keras_does(strategy_of, make_examples, make):
         np.testing.assert_allclose(mine, theirs, atol=2e-6)
 
 
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize(
+    ("momentum", "decay"), [(0.0, None), (0.9, None), (0.9, 0.1), (0.0, 0.1)]
+)
+def test_sgd_in_one_operation_is_that_of_keras(
+    strategy_of, make_examples, momentum, decay, replicas
+):
+    ours, theirs = (
+        train(
+            strategy_of(replicas),
+            lambda: small_model((4, 4, 3)),
+            make_examples(26, size=4, classes=3),
+            batch=8,
+            epochs=3,
+            make=make,
+            schedule=lambda steps: 0.1 / (1 + steps),
+            precision="float64",
+        )
+        for make in (
+            lambda rate: training.create_optimizer(
+                "sgd", learning_rate=rate, momentum=momentum, weight_decay=decay
+            ),
+            lambda rate: keras.optimizers.SGD(
+                rate, momentum=momentum, weight_decay=decay
+            ),
+        )
+    )
+    assert ours.differs_from(theirs) < 1e-14
+    assert np.abs(ours.weights[0]).max() > 0.01
+
+
 @pytest.mark.parametrize("replicas", [1, 2, 5])
 def test_regularisation_counts_once(strategy_of, replicas):
     images = np.full((3, 2, 2, 3), 255, np.uint8)
