@@ -25,6 +25,7 @@ from benchmarks import kills
 from tfnet import Config, ConfigError, files
 from tfnet.board import Board
 from tfnet.data import Dataset
+from tfnet.data.scaling import SEED
 from tfnet.data.order import epoch_order
 from tfnet.runs import checkpoints
 from tfnet.runs.events import Events
@@ -332,6 +333,7 @@ def test_a_model_without_a_graph_is_told(make_examples, tmp_path):
     board = Board(
         Config(tensorboard=True),
         Dataset("made", "here", ("a", "b"), examples, examples),
+        SEED,
         model,
         tmp_path,
     )

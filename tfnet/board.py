@@ -17,6 +17,7 @@ from tfnet.runs.metrics import Metrics
 
 if TYPE_CHECKING:
     from tfnet.data import Dataset
+    from tfnet.data.scaling import Scaling
     from tfnet.training import Evaluation
 
 # What runs are compared by, besides the settings that make another run.
@@ -30,6 +31,7 @@ class Board:
         self,
         config: Config,
         dataset: "Dataset",
+        scaling: "Scaling",
         model: Any,
         directory: Path | None,
     ) -> None:
@@ -38,11 +40,13 @@ class Board:
         Args:
           config: The settings.
           dataset: What the run trains on.
+          scaling: How its pixels are scaled.
           model: What it trains.
           directory: The run directory; None: nothing is written.
         """
         self._config = config
         self._dataset = dataset
+        self._scaling = scaling
         self._model = model
         self._events: Events | None = None
         self._tell: Callable[[str], None] = lambda line: None
@@ -158,7 +162,9 @@ class Board:
         from tfnet.report.single import examples_png
 
         assert self._events is not None
-        images, labels, views = parts.fed_examples(self._config, self._dataset)
+        images, labels, views = parts.fed_examples(
+            self._config, self._dataset, self._scaling
+        )
         names = self._dataset.class_names
         png = examples_png(images, labels, views, names)
         self._events.add_picture("train", "examples", 0, png)

@@ -285,7 +285,7 @@ def augmented_examples(
 
 
 def fed_examples(
-    config: Config, dataset: "Dataset"
+    config: Config, dataset: "Dataset", scaling: "Scaling"
 ) -> "tuple[np.ndarray, np.ndarray, np.ndarray | None]":
     """Returns some training images and labels, and views if these are fed.
 
@@ -295,7 +295,7 @@ def fed_examples(
     """
     import numpy as np
 
-    augmented = augmented_examples(config, dataset)
+    augmented = augmented_examples(config, dataset, scaling)
     views = None if augmented is None else augmented[1]
     count = _SHOWN_EXAMPLES if views is None else len(views)
     images, labels = dataset.train.take(

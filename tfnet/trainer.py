@@ -115,7 +115,7 @@ class Trainer:
         self._saver: Saver | None = None
         self._profiler: Profiler | None = None
         path = None if directory is None else directory.path
-        self.board = Board(config, dataset, state.model, path)
+        self.board = Board(config, dataset, scaling, state.model, path)
         self._per_epoch = steps_in_epoch(
             len(dataset.train), config.batch_size * config.accumulate_steps
         )
