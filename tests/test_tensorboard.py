@@ -25,8 +25,8 @@ from benchmarks import kills
 from tfnet import Config, ConfigError, files
 from tfnet.board import Board
 from tfnet.data import Dataset
-from tfnet.data.scaling import SEED
 from tfnet.data.order import epoch_order
+from tfnet.data.scaling import SEED
 from tfnet.runs import checkpoints
 from tfnet.runs.events import Events
 from tfnet.runs.saver import Saver
