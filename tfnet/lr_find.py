@@ -50,6 +50,8 @@ _WITHOUT_EFFECT = {
         "log_every",
         "export",
         "report",
+        "tensorboard",
+        "profile",
     ),
 }
 
