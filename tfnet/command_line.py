@@ -107,8 +107,8 @@ def _refuse_without_effect(
         if values[name].present:
             shown = _spelled(name, values[name].value)
             raise ConfigError(
-                f"{shown} has no effect here, since {why}; leave it out, or to"
-                " a flagfile, which may hold it."
+                f"{shown} has no effect here, since {why}; leave it out (only"
+                " a flagfile may hold it)."
             )
 
 

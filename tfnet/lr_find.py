@@ -39,9 +39,9 @@ _WITHOUT_EFFECT = {
         "decay",
         "decay_every",
     ),
-    "it tries --steps, as many as are asked for": ("epochs",),
-    "it evaluates nothing": ("ema", "eval_every", "early_stopping"),
-    "it writes nothing": (
+    "a range test goes by --steps": ("epochs",),
+    "a range test evaluates nothing": ("ema", "eval_every", "early_stopping"),
+    "a range test writes nothing": (
         "run_dir",
         "resume",
         "checkpoint_every",
