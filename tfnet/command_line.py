@@ -56,7 +56,8 @@ def parse(arguments: Sequence[str], kind: type[_Settings]) -> _Settings:
         nothing in this command and stands in no flagfile; one line.
     """
     values = _flag_values(kind)
-    if {"--flagfile=", "-flagfile="} & set(arguments):
+    arguments = _joined(arguments)
+    if {"--flagfile=", "--flagfile"} & set(arguments):
         raise ConfigError(
             "--flagfile must name a file; for example --flagfile=seed.flags."
         )
@@ -102,7 +103,9 @@ def _refuse_without_effect(
     if not kind.without_effect:
         return
     values = _flag_values(kind)
-    values(["tfnet", *_without_flagfiles(arguments)])
+    values(
+        ["tfnet", *(a for a in arguments if not a.startswith("--flagfile="))]
+    )
     for name, why in kind.without_effect.items():
         if values[name].present:
             shown = _spelled(name, values[name].value)
@@ -112,15 +115,16 @@ def _refuse_without_effect(
             )
 
 
-def _without_flagfiles(arguments: Sequence[str]) -> list[str]:
-    kept = []
+def _joined(arguments: Sequence[str]) -> list[str]:
+    """Returns the arguments with `--flagfile FILE` as `--flagfile=FILE`."""
+    joined: list[str] = []
     given = iter(arguments)
     for argument in given:
         if argument in ("--flagfile", "-flagfile"):
-            next(given, None)
-        elif not re.match(r"--?flagfile=", argument):
-            kept.append(argument)
-    return kept
+            file = next(given, None)
+            argument = "--flagfile" if file is None else f"--flagfile={file}"
+        joined.append(re.sub(r"^-?-flagfile=", "--flagfile=", argument))
+    return joined
 
 
 def _others(kind: type[Settings]) -> dataclasses.Field | None:
@@ -264,7 +268,7 @@ def _flag_values(settings: type[Settings]) -> flags.FlagValues:
 
 
 def _find_recipe(argument: str) -> str:
-    match = re.fullmatch(r"--?flagfile=(.+)", argument)
+    match = re.fullmatch(r"--flagfile=(.+)", argument)
     if match and not os.path.exists(os.path.expanduser(match[1])):
         recipe = recipes_directory() / os.path.basename(match[1])
         if recipe.is_file():
