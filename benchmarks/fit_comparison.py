@@ -33,8 +33,11 @@ from typing import Any
 
 import numpy as np
 
-import tfnet
-from tfnet.data.order import epoch_order, split_evenly
+# Before tfnet is imported, which turns oneDNN on.
+_ENVIRONMENT = dict(os.environ)
+
+import tfnet  # noqa: E402
+from tfnet.data.order import epoch_order, split_evenly  # noqa: E402
 
 _IMAGE_SHAPE = (16, 16, 3)
 _CLASSES = 3
@@ -445,6 +448,9 @@ def _work(side: str, number: int, replicas: int) -> None:
     """Measures one training in this process; its last line is JSON."""
     case = _CASES[number]
     measures = {"fit": _FIT, "tfnet": _TFNET}[side]
+    if side == "fit" and "TF_ENABLE_ONEDNN_OPTS" not in _ENVIRONMENT:
+        # In time: TensorFlow is imported in the functions.
+        del os.environ["TF_ENABLE_ONEDNN_OPTS"]
     try:
         outcome = measures[case.measure](case, replicas)
     except Exception as error:
@@ -480,7 +486,7 @@ def _outcome(side: str, number: int, replicas: int) -> dict[str, Any]:
             command,
             capture_output=True,
             text=True,
-            env={**os.environ, **quiet},
+            env={**_ENVIRONMENT, **quiet},
             timeout=_TIMEOUT_SECONDS,
         )
     except subprocess.TimeoutExpired:
@@ -526,7 +532,7 @@ def _row(number: int, replicas: int) -> str:
 
 def _heading(replicas: int) -> list[str]:
     version = importlib.metadata.version
-    onednn = os.environ.get("TF_ENABLE_ONEDNN_OPTS", "unset")
+    onednn = _ENVIRONMENT.get("TF_ENABLE_ONEDNN_OPTS", "unset")
     return [
         f"TensorFlow {version('tensorflow')}, Keras {version('keras')},"
         f" tfnet {tfnet.__version__}, Python {platform.python_version()};"

@@ -56,7 +56,7 @@ def random_examples(count, *, size=8, classes=3, seed=0):
 
 
 def sgd(rate):
-    return keras.optimizers.SGD(rate, momentum=0.9)
+    return training.create_optimizer("sgd", learning_rate=rate, momentum=0.9)
 
 
 def train(

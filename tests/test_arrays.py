@@ -1,5 +1,7 @@
 """Folders of arrays, in memory and in the file."""
 
+import hashlib
+
 import numpy as np
 import pytest
 
@@ -411,3 +413,65 @@ def test_fingerprint_of_arrays_in_another_order():
         one = Examples(images, labels)
         prints.add(Dataset("n", "o", ("c",), one, one).fingerprint())
     assert len(prints) == 1
+
+
+def split_by_hand(labels, fraction):
+    kept = np.zeros(len(labels), bool)
+    for label in set(labels.tolist()):
+        places = np.flatnonzero(labels == label).tolist()
+        if fraction is None:
+            kept[places[4::5]] = True
+            continue
+        places.sort(key=lambda i: hashlib.sha256(b"%d" % i).digest())
+        kept[places[: round(fraction * len(places))]] = True
+    return kept
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+@pytest.mark.parametrize("image_size", [4, 8])
+@pytest.mark.parametrize("fraction", [None, 0.25])
+def test_arrays_without_test_images_are_split(
+    in_memory, image_size, fraction, tmp_path, monkeypatch
+):
+    from tfnet.data.images import resize
+
+    if not in_memory:
+        monkeypatch.setattr(arrays, "IN_MEMORY_BYTES", 10)
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 4, 4, 3))
+    pixels, labels = pixels.astype(np.uint8), np.arange(40)[::-1] % 2
+    make(tmp_path / "s", train_images=pixels, train_labels=labels,
+         test_images=None, test_labels=None)  # fmt: skip
+    data = opened(tmp_path / "s", image_size=image_size, test_fraction=fraction)
+    kept = split_by_hand(labels, fraction)
+    assert kept.sum() == (8 if fraction is None else 10)
+    for examples, those in ((data.train, ~kept), (data.test, kept)):
+        assert isinstance(examples.images, ImageFile) != in_memory
+        count = int(those.sum())
+        assert examples.images.shape == (count, image_size, image_size, 3)
+        for order in (np.arange(count), np.arange(count)[::-2]):
+            images, found = examples.take(order)
+            want = resize(pixels[those], image_size).numpy()[order]
+            np.testing.assert_array_equal(images, want)
+            assert found.tolist() == labels[those][order].tolist()
+    told = "0.25 of each class" if fraction else "every fifth image of each"
+    assert f"No test images in the folder: {told}" in data.notes[0]
+
+
+def test_a_large_file_is_split_without_being_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(arrays, "IN_MEMORY_BYTES", 10)
+    make(tmp_path / "s", test_images=None, test_labels=None)
+    monkeypatch.setattr(ImageFile, "take", None)
+    data = opened(tmp_path / "s", test_fraction=0.5)
+    assert (len(data.train), len(data.test)) == (3, 6)
+
+
+def test_test_images_that_come_later_are_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(arrays, "IN_MEMORY_BYTES", 10)
+    make(tmp_path / "s", test_images=None, test_labels=None)
+    opened(tmp_path / "s", image_size=8, test_fraction=0.5)
+    with pytest.raises(tfnet.DataError, match="no image to test on; it needs"):
+        opened(tmp_path / "s", image_size=8)
+    make(tmp_path / "s")
+    assert len(opened(tmp_path / "s", image_size=8).test) == 5
+    with pytest.raises(tfnet.DataError, match="--test_fraction .0.5.*which"):
+        opened(tmp_path / "s", image_size=8, test_fraction=0.5)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import re
 import shutil
 import signal
@@ -12,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from terminal import terminal
 
 from tfnet.runs import checkpoints
 
@@ -90,7 +90,8 @@ def test_the_main_command_from_an_empty_directory(offline):
     assert f"{record['test_accuracy']:.1%}" in text
     for name, accuracy in record["class_accuracy"].items():
         assert re.search(rf"  {name} +{accuracy:.1%}\n", done.stdout)
-    assert str(run) in done.stdout
+    assert f"run      {run.relative_to(offline)}\n" in done.stdout
+    assert f"written to {run.relative_to(offline)}: checkpoints" in text
 
 
 @pytest.mark.parametrize("split", [2, 4])
@@ -346,6 +347,14 @@ def test_a_full_disk_is_one_line_and_loses_nothing(
         subprocess.run(["umount", str(disk)], check=True)
 
 
+def assert_trained_and_kept_nothing(out, errors):
+    """The training went on, and one line says what could not be written."""
+    assert "Finished Training" in out
+    assert errors.count("\n") == 1
+    for what in ("metrics.csv", "the last checkpoint", "saved_model"):
+        assert what in errors
+
+
 def test_a_directory_that_turns_read_only_ends_with_1(tmp_path):
     disk = tmp_path / "disk"
     small_disk(disk, "20m")
@@ -361,11 +370,8 @@ def test_a_directory_that_turns_read_only_ends_with_1(tmp_path):
             subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
             out, errors = process.communicate(timeout=120)
         assert process.returncode == 1
-        assert "Finished Training" in out
         assert "warning: the checkpoint step-" in out
-        assert errors.count("\n") == 1
-        for what in ("metrics.csv", "the last checkpoint", "saved_model"):
-            assert what in errors
+        assert_trained_and_kept_nothing(out, errors)
         found = checkpoints.newest(disk / "r" / "checkpoints")
         assert found.checkpoint is not None
         done = train(*QUICK, "--run_dir=disk/r", cwd=tmp_path)
@@ -383,40 +389,25 @@ def test_a_directory_that_is_removed_is_not_made_again(tmp_path):
         shutil.rmtree(tmp_path / "r")
         out, errors = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert "Finished Training" in out
     assert "test accuracy" in out
-    assert errors.count("\n") == 1
-    for what in ("metrics.csv", "the last checkpoint", "saved_model"):
-        assert what in errors
+    assert_trained_and_kept_nothing(out, errors)
     assert not (tmp_path / "r").exists()
 
 
 def test_a_terminal_gets_a_progress_bar(tmp_path):
-    parent, child = pty.openpty()
-    with subprocess.Popen(
-        command(*QUICK, "--epochs=1", "--log_every=100", "--noexport"),
-        stdout=child,
-        stderr=child,
-        cwd=tmp_path,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
-    ) as process:
-        os.close(child)
-        seen = b""
-        while True:
-            try:
-                part = os.read(parent, 65536)
-            except OSError:
-                # The other end has closed.
-                break
-            if not part:
-                break
-            seen += part
-    os.close(parent)
-    assert process.returncode == 0
-    text = seen.decode()
-    assert re.search(r"\d+/250", text)
-    assert "images/s" in text
-    assert "[1,   100] loss: " in text
+    with terminal() as screen:
+        done = subprocess.run(
+            command(*QUICK, "--epochs=1", "--log_every=100", "--noexport"),
+            stdout=screen.end,
+            stderr=screen.end,
+            cwd=tmp_path,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+        )
+    assert done.returncode == 0
+    assert re.search(r"\d+/250", screen.written)
+    assert "images/s" in screen.written
+    assert any(line.startswith("[1,   100] loss: ") for line in screen.lines)
+    assert not any("/250" in line for line in screen.lines)
 
 
 def test_verbosity_shows_where_an_error_arose(tmp_path):

@@ -254,6 +254,8 @@ def test_a_file_of_the_users_own_comes_before_a_recipe(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "seed.flags").write_text("--epochs=7\n")
     assert Config.from_flags(["--flagfile=seed.flags"]).epochs == 7
+    assert Config.from_flags(["--flagfile", "seed.flags"]).epochs == 7
+    assert Config.from_flags(["-flagfile=seed.flags"]).epochs == 7
 
 
 def test_a_flagfile_repeats_every_setting(tmp_path):

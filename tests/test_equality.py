@@ -15,6 +15,7 @@ from tfnet import training
 from tfnet.config import OPTIMIZERS
 from tfnet.data.augment import Augmentation
 from tfnet.data.order import epoch_order
+from tfnet.data.scaling import SEED
 from tfnet.models import build_model
 from tfnet.models.precision import computing_in
 
@@ -405,7 +406,7 @@ def test_averages_start_from_the_weights_and_are_used_in_evaluation(
     examples = random_examples(40)
     found = train(strategy_of(2), convolutional, examples, batch=8, ema=0.99)
     model = found.state.model
-    function = training.create_evaluate_function(strategy_of(2), model, 3)
+    function = training.create_evaluate_function(strategy_of(2), model, 3, SEED)
 
     def loss():
         return training.evaluate(function, strategy_of(2), examples).loss

@@ -21,6 +21,7 @@ from safetensors.numpy import load_file
 import tfnet
 from tfnet import exports
 from tfnet.data.sample import CLASS_NAMES, open_sample
+from tfnet.data.scaling import SEED
 from tfnet.exports import onnx_graph, state_dict
 from tfnet.exports.card import write_card
 from tfnet.models import build_model, net, pytorch
@@ -79,6 +80,7 @@ def export(name, path, model, images, **more):
         path,
         model,
         CLASS_NAMES,
+        scaling=SEED,
         image_size=shown.shape[1],
         examples=shown,
         labels=labels,
@@ -448,7 +450,7 @@ def test_the_class_for_pytorch_has_the_shapes_of_the_weights(tmp_path, images):
     model = net.build((24, 24, 3), 4, seed=0)
     exports.export(
         "pytorch", tmp_path / "p", model, ("a", "b", "c", "d"),
-        image_size=24, examples=shown[0], labels=shown[1],
+        scaling=SEED, image_size=24, examples=shown[0], labels=shown[1],
     )  # fmt: skip
     text = (tmp_path / "p" / "net.py").read_text()
     compile(text, "net.py", "exec")

@@ -259,6 +259,18 @@ def test_what_a_killed_process_left_goes_at_the_next_writing(tmp_path):
     ]  # fmt: skip
 
 
+def test_a_place_is_named_as_it_is_seen_from_here(tmp_path, monkeypatch):
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    seen = files.seen_from_here
+    assert seen(here / "runs" / "first") == os.path.join("runs", "first")
+    for elsewhere in (here, tmp_path / "here2" / "runs", "arrays given"):
+        assert seen(elsewhere) == str(elsewhere)
+    here.rmdir()
+    assert seen(tmp_path / "runs") == str(tmp_path / "runs")
+
+
 def test_what_is_being_written_is_no_leftover(tmp_path):
     with files.new_directory(tmp_path / "slow") as aside:
         (aside / "part").write_text("x")

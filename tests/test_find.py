@@ -1,5 +1,6 @@
 """From a name to a data set, without a network."""
 
+import hashlib
 import http.server
 import os
 import socket
@@ -139,9 +140,12 @@ def made_sets(tmp_path_factory):
 
     def examples(count):
         for number in range(count):
-            yield number, {"image": pixels[number], "label": number % 2}
+            image = np.full((4, 4, 1), number, np.uint8)
+            if count <= len(pixels):
+                image = pixels[number]
+            yield number, {"image": image, "label": number % 2}
 
-    def prepare(name, splits, features=None):
+    def prepare(name, splits, features=None, shards=1):
         features = features or {
             "image": package.features.Image(shape=(4, 4, 1)),
             "label": package.features.ClassLabel(names=["even", "odd"]),
@@ -164,11 +168,15 @@ def made_sets(tmp_path_factory):
             },
         )
         made = builder(data_dir=str(place))
-        made.download_and_prepare()
+        made.download_and_prepare(
+            download_config=package.download.DownloadConfig(num_shards=shards)
+        )
         return made
 
     prepare("MadeWhole", {"train": 11, "test": 3})
     prepare("MadeSingle", {"train": 11})
+    prepare("MadeInShards", {"train": 61}, shards=3)
+    prepare("MadeTiny", {"train": 3})
     prepare("MadeValidation", {"validation": 2, "train": 4})
     prepare("MadeAll", {"train": 3, "validation": 4, "test": 5})
     prepare("MadeWithoutTrain", {"everything": 4})
@@ -203,22 +211,6 @@ def test_a_set_of_tensorflow_datasets_is_read(made_sets, tmp_path):
     assert sorted(first.tolist()) == list(range(11))
     assert labels.tolist() == (first % 2).tolist()
     np.testing.assert_array_equal(images[..., 0], images[..., 1])
-
-
-def test_a_set_without_a_test_split_keeps_every_fifth(made_sets, tmp_path):
-    data = opened(
-        "made_single",
-        data_dir=str(made_sets),
-        image_size=4,
-        cache_dir=str(tmp_path / "cache"),
-    )
-    assert (len(data.train), len(data.test)) == (9, 2)
-    found = [
-        examples.take(np.arange(len(examples)))[0][:, 0, 0, 0] // 16
-        for examples in (data.train, data.test)
-    ]
-    assert sorted(np.concatenate(found).tolist()) == list(range(11))
-    assert "no test split" in data.notes[0]
 
 
 def test_a_damaged_record_is_named(made_sets, tmp_path):
@@ -330,7 +322,8 @@ def test_test_comes_before_validation_for_testing(
 ):
     data = read_made(name, made_sets, tmp_path)
     assert (len(data.train), len(data.test)) == counts
-    assert data.notes == ()
+    told = "made_validation has no test split; its validation split takes"
+    assert [told in note for note in data.notes] == [True] * ("val" in name)
     # The name goes into the names of files.
     assert data.name == name.replace(":", "_")
 
@@ -353,23 +346,55 @@ def test_what_has_no_images_or_no_classes_is_refused(name, made_sets, tmp_path):
     )
 
 
-def test_every_fifth_in_the_order_of_the_records_is_for_testing(
-    made_sets, tmp_path
+@pytest.mark.parametrize("fraction", [None, 0.3])
+def test_a_set_without_a_test_split_is_split_by_class_and_place(
+    fraction, made_sets, tmp_path
 ):
-    (path,) = made_sets.glob("made_single/*/*train*record*")
-    order = []
-    for record in tf.data.TFRecordDataset(str(path)):
-        example = tf.train.Example.FromString(record.numpy())
-        encoded = example.features.feature["image"].bytes_list.value[0]
-        order.append(tf.io.decode_png(encoded).numpy()[0, 0, 0] // 16)
-    data = read_made("made_single", made_sets, tmp_path)
+    numbers = []
+    for path in sorted(made_sets.glob("made_in_shards/*/*record*")):
+        for record in tf.data.TFRecordDataset(str(path)):
+            example = tf.train.Example.FromString(record.numpy())
+            encoded = example.features.feature["image"].bytes_list.value[0]
+            numbers.append(int(tf.io.decode_png(encoded)[0, 0, 0]))
+    assert sorted(numbers) == list(range(61))
+    # What TFDS would read in turn, 16 of each, stands one after the other.
+    assert len(list(made_sets.glob("made_in_shards/*/*-of-00003"))) == 3
+    kept = []
+    for label in (0, 1):
+        places = [i for i, number in enumerate(numbers) if number % 2 == label]
+        if fraction is None:
+            # Of 31 and 30, six each.
+            kept += places[4::5]
+        else:
+            places.sort(key=lambda i: hashlib.sha256(b"%d" % i).digest())
+            # Of 31 and 30, rounded from 9.3 and 9.
+            kept += places[:9]
+    data = read_made(
+        "made_in_shards", made_sets, tmp_path, test_fraction=fraction
+    )
     found = [
-        examples.take(np.arange(len(examples)))[0][:, 0, 0, 0] // 16
+        examples.take(np.arange(len(examples)))[0][:, 0, 0, 0].tolist()
         for examples in (data.train, data.test)
     ]
-    assert found[1].tolist() == [order[4], order[9]]
-    del order[9], order[4]
-    assert found[0].tolist() == order
+    assert found[1] == [numbers[i] for i in sorted(kept)]
+    assert found[0] == [n for i, n in enumerate(numbers) if i not in kept]
+    assert data.train.labels.tolist() == [n % 2 for n in found[0]]
+    told = "0.3 of each class" if fraction else "every fifth image of each"
+    assert f"No test images in made_in_shards: {told}" in data.notes[0]
+
+
+def test_a_fraction_of_a_set_of_tensorflow_datasets_that_can_not_be(
+    made_sets, tmp_path
+):
+    for name, split in (("made_all", "test"), ("made_validation", "valid")):
+        with pytest.raises(
+            tfnet.DataError, match=rf"--test_fraction \(0.2\).*called {split}"
+        ):
+            read_made(name, made_sets, tmp_path, test_fraction=0.2)
+    with pytest.raises(tfnet.DataError, match="no image to test on; it needs"):
+        read_made("made_tiny", made_sets, tmp_path)
+    few = read_made("made_tiny", made_sets, tmp_path, test_fraction=0.2)
+    assert (len(few.train), len(few.test)) == (2, 1)
 
 
 def test_a_set_of_tensorflow_datasets_is_decoded_once(
@@ -429,7 +454,7 @@ def test_any_damage_to_the_records_is_named_and_nothing_kept(
         read_made(name, place, tmp_path)
     assert str(place / name) in str(caught.value)
     assert "is damaged; remove that folder" in str(caught.value)
-    assert list((tmp_path / "cache").iterdir()) == []
+    assert list((tmp_path / "cache").glob("*")) == []
 
 
 def test_an_image_in_the_records_that_is_none_is_named(made_sets, tmp_path):

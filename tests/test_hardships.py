@@ -68,10 +68,11 @@ def test_what_is_no_file_is_refused_and_not_waited_for(name, make, tmp_path):
         take_run_directory(str(tmp_path), resume="auto")
 
 
-def test_checkpoints_must_be_a_directory(tmp_path):
+@pytest.mark.parametrize("name", ["checkpoints", "tensorboard"])
+def test_what_must_be_a_directory_is_one(name, tmp_path):
     (tmp_path / "run.json").write_text("{}")
-    (tmp_path / "checkpoints").write_text("")
-    with pytest.raises(ConfigError, match="checkpoints that is no directory"):
+    (tmp_path / name).write_text("")
+    with pytest.raises(ConfigError, match=f"{name} that is no directory"):
         take_run_directory(str(tmp_path), resume="auto")
 
 

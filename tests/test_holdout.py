@@ -78,9 +78,7 @@ def test_a_fraction_is_refused_where_there_are_test_images(tmp_path):
     assert "val/" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "name", ["fashion_mnist_10k", "cifar10", None, "mnist"]
-)
+@pytest.mark.parametrize("name", ["fashion_mnist_10k", "cifar10", None])
 def test_a_fraction_is_refused_for_a_set_by_name(name, tmp_path):
     from tfnet.data import open_dataset
 

@@ -1,12 +1,16 @@
 """The range test suggests the rate where the loss falls fastest."""
 
+import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
 
-from tfnet import ConfigError, lr_find
+from tfnet import Config, ConfigError, command_line, lr_find
 from tfnet.lr_find import FindSettings, find, make_curve
+
+SMOKE = command_line.recipes_directory() / "smoke.flags"
 
 
 def test_the_suggestion_is_where_the_curve_is_steepest():
@@ -49,3 +53,70 @@ def test_the_command_tries_rates_that_rise(capsys):
 def test_rates_that_do_not_rise_are_refused():
     with pytest.raises(ConfigError, match="must be below --highest_rate"):
         FindSettings(lowest_rate=1.0, highest_rate=0.1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "spelled", "why"),
+    [
+        (["--epochs=2"], "--epochs=2", "--steps"),
+        (["-learning_rate", "0.1"], "--learning_rate=0.1", "rises by itself"),
+        (["--noexport"], "--noexport", "writes nothing"),
+        (["--run_dir", "runs/a"], "--run_dir=runs/a", "writes nothing"),
+        (["--ema=0.9"], "--ema=0.9", "evaluates nothing"),
+        (
+            ["--flagfile=smoke.flags", "--schedule=cosine"],
+            "--schedule=cosine",
+            "--lowest_rate",
+        ),
+        (["--flagfile", str(SMOKE), "--log_every=7"], "--log_every=7", ""),
+    ],
+)
+def test_what_has_no_effect_is_refused(flags, spelled, why):
+    with pytest.raises(ConfigError) as caught:
+        FindSettings.from_flags(flags)
+    assert str(caught.value).startswith(f"{spelled} has no effect here, since")
+    assert why in str(caught.value)
+    assert "flagfile" in str(caught.value)
+
+
+def test_a_flagfile_may_hold_what_has_no_effect(tmp_path):
+    whole = Config(
+        dataset="fashion_mnist_10k", batch_size=64, learning_rate=0.5,
+        schedule="step", decay=0.2, ema=0.9, epochs=7, run_dir="runs/first",
+        resume="must", on_nan="rewind", early_stopping=3, export=False,
+    )  # fmt: skip
+    path = tmp_path / "config.flags"
+    path.write_text(command_line.to_flagfile(whole, "a run"))
+    for given in ([f"--flagfile={path}"], ["--flagfile", str(path)]):
+        found = FindSettings.from_flags([*given, "--batch_size=32"])
+        assert (found.batch_size, found.epochs) == (32, 7)
+    # Nor does one that it names in its turn.
+    outer = tmp_path / "outer.flags"
+    outer.write_text(f"--flagfile={path}\n--epochs=9\n")
+    assert FindSettings.from_flags([f"--flagfile={outer}"]).epochs == 9
+
+
+def test_every_setting_works_or_is_named_in_the_help():
+    text = command_line._help("tfnet.lr_find", "", FindSettings)
+    listed, _, refused = text.partition("Without effect here")
+    for field in dataclasses.fields(FindSettings):
+        is_refused = field.name in FindSettings.without_effect
+        assert (f"]{field.name}\n" in listed or f"  --{field.name}\n" in listed
+                ) != is_refused  # fmt: skip
+        assert bool(re.search(rf"--{field.name}\b", refused)) >= is_refused
+    assert set(FindSettings.without_effect) < {
+        field.name for field in dataclasses.fields(Config)
+    }
+
+
+def test_what_has_no_effect_changes_nothing(capsys):
+    plain = {"dataset": "fashion_mnist_10k", "steps": 12, "json": True,
+             "logical_devices": 8, "devices": 1}  # fmt: skip
+    others = {"learning_rate": 0.5, "schedule": "step", "decay": 0.5,
+              "decay_every": 1, "warmup_steps": 3, "epochs": 1, "ema": 0.9,
+              "eval_every": 3, "early_stopping": 1, "log_every": 1}  # fmt: skip
+    assert set(others) < set(FindSettings.without_effect)
+    losses = [
+        find(FindSettings(**plain, **more)).losses for more in ({}, others)
+    ]
+    np.testing.assert_array_equal(*losses)

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tfnet import training
+from tfnet.data.scaling import SEED
 from tfnet.models.precision import computing_in
 
 layers = keras.layers
@@ -100,7 +101,9 @@ def tried(make, precision="float32"):
     with computing_in(precision):
         synchronise = functools.partial(training.synchronise, replicas=2)
         model = build()
-        found = training.try_in_shares(model, build(), synchronise, (8, 8, 3))
+        found = training.try_in_shares(
+            model, build(), synchronise, (8, 8, 3), SEED
+        )
         names = [layer.name for layer in model.layers]
         return found, names
 
@@ -172,7 +175,9 @@ def test_an_operation_that_is_no_layer_is_told_of_its_model():
         return keras.Model(inputs, outputs, name="centring")
 
     synchronise = functools.partial(training.synchronise, replicas=2)
-    (note,) = training.try_in_shares(build(), build(), synchronise, (8, 8, 3))
+    (note,) = training.try_in_shares(
+        build(), build(), synchronise, (8, 8, 3), SEED
+    )
     assert note.startswith("centring")
 
 
@@ -186,7 +191,9 @@ def test_what_is_known_to_differ_is_not_told_again():
 
     synchronise = functools.partial(training.synchronise, replicas=2)
     assert synchronise(build())
-    assert not training.try_in_shares(build(), build(), synchronise, (8, 8, 3))
+    assert not training.try_in_shares(
+        build(), build(), synchronise, (8, 8, 3), SEED
+    )
 
 
 def test_trying_leaves_the_moments_as_they_are():
@@ -203,7 +210,7 @@ def test_trying_leaves_the_moments_as_they_are():
     )
     before = copy.get_weights()
     synchronise = functools.partial(training.synchronise, replicas=2)
-    assert not training.try_in_shares(model, copy, synchronise, (8, 8, 3))
+    assert not training.try_in_shares(model, copy, synchronise, (8, 8, 3), SEED)
     assert copy.layers[0].trainable
     for one, other in zip(before, copy.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)

@@ -17,6 +17,7 @@ from tfnet.data import Examples
 from tfnet.data.feed import blocks
 from tfnet.data.images import scale
 from tfnet.data.sample import open_sample
+from tfnet.data.scaling import SEED
 from tfnet.models import net
 from tfnet.models.pytorch import from_state_dict, to_state_dict
 
@@ -60,7 +61,7 @@ def build(seed=0, image_shape=(32, 32, 3), classes=10):
 
 
 def logits_of(model, images):
-    return np.asarray(model(scale(images)))
+    return np.asarray(model(scale(images, SEED)))
 
 
 def test_pixels_are_scaled_as_the_seed_does():
@@ -69,7 +70,7 @@ def test_pixels_are_scaled_as_the_seed_does():
     # A graph may multiply by 1/255 where eager code divides. Either rounds
     # numbers up to 1 a few times (6e-8), and the last step doubles that.
     for function in (scale, tf.function(scale)):
-        found = function(tf.constant(pixels)).numpy()
+        found = function(tf.constant(pixels), SEED).numpy()
         assert found.dtype == np.float32
         np.testing.assert_allclose(found, want, rtol=0, atol=2.4e-7)
         assert found[[0, 255]].tolist() == [-1, 1]

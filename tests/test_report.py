@@ -461,7 +461,13 @@ def test_what_is_not_drawn_is_told(tmp_path, case, missing):
 def odd_report(tmp_path_factory):
     """Returns the directory of a report, and what it was made from."""
     place = tmp_path_factory.mktemp("odd") / "report"
-    record = {**RECORD, "exit_reason": "Ctrl-C", "test_accuracy": 0.1234}
+    record = {
+        **RECORD,
+        "exit_reason": "Ctrl-C",
+        "test_accuracy": 0.1234,
+        "settings": {**RECORD["settings"], "normalize": "dataset"},
+        "scaling": {"mean": [0.25, 0.5, 1 / 3], "std": [0.1, 0.2, 0.3]},
+    }
     defaults = {"seed": 0, "model": "net"}
     facts = make_facts(ODD_NAMES, record=record, defaults=defaults)
     write_report(place, facts)
@@ -508,6 +514,8 @@ def test_the_page_says_the_figures_and_escapes_every_name(odd_report):
     assert "class 7 is \\udcff" in page.text
     assert "--seed7" in page.text
     assert "--model" not in page.text
+    assert "Mean of the training images0.2500, 0.5000, 0.3333" in page.text
+    assert "Deviation of the training images0.1000, 0.2000, 0.3" in page.text
     assert {"i", "b"}.isdisjoint(tag for tag, _ in page.tags)
     assert ("meta", {"charset": "utf-8"}) in page.tags
     assert "run.json has a test accuracy of 12.3%" in page.text

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import tfnet
 from tfnet import exports
+from tfnet.data.scaling import SEED
 from tfnet.models import build_model
 
 CLASSES = tuple(f"class {number}" for number in range(10))
@@ -75,6 +76,7 @@ def export(path, model, classes, images):
         path,
         model,
         classes,
+        scaling=SEED,
         image_size=images.shape[1],
         examples=images,
         labels=np.zeros(len(images), np.int32),

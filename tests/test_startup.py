@@ -99,3 +99,32 @@ def test_the_version_is_the_packages():
 def test_the_build_system_is_named():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["build-system"]["build-backend"] == "setuptools.build_meta"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(None, "1"), ("0", "0"), ("1", "1")]
+)
+def test_onednn_is_on_from_the_import_unless_somebody_says_else(
+    before, after, monkeypatch
+):
+    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
+    if before is not None:
+        monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", before)
+    code = "import os, tfnet; print(os.environ['TF_ENABLE_ONEDNN_OPTS'])"
+    assert run_python("-c", code).stdout == f"{after}\n"
+
+
+def test_tensorflow_imported_first_costs_a_note(monkeypatch):
+    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
+    code = """
+import tensorflow
+import tfnet
+
+flags = ["--dataset=fashion_mnist_10k", "--dry_run", "--noexport"]
+tfnet.run(tfnet.Config.from_flags(flags))
+"""
+    done = run_python("-c", code)
+    assert done.returncode == 0, done.stderr
+    shown = " ".join(done.stdout.split())
+    assert "note TensorFlow was imported before tfnet" in shown
+    assert "oneDNN as TensorFlow chooses" in shown

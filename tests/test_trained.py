@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from terminal import terminal
 
 import tfnet
 from benchmarks import kills
@@ -209,6 +211,63 @@ def test_what_is_no_image_is_named_and_passed_over(run, pictures, capsys):
         "*.gif: a pattern that fits no file",
     ):
         assert text in printed.err
+
+
+def test_other_data_may_have_test_images_where_those_of_the_run_had_none(run):
+    config = dataclasses.replace(run.config, test_fraction=0.2)
+    other = Run(config=config, record=run.record, directory=run.directory)
+    assert len(other.open_dataset(run.config.dataset).test) == 101
+    with pytest.raises(DataError, match=r"--test_fraction \(0.2\)"):
+        other.open_dataset()
+
+
+@pytest.mark.parametrize(
+    ("place", "form"),
+    [
+        ("both", "plain"),
+        ("both", "csv"),
+        ("errors", "plain"),
+        ("errors", "json"),
+        ("results", "plain"),
+    ],
+)
+def test_a_bar_on_a_terminal_tears_no_line(
+    place, form, run, pictures, capsys, monkeypatch
+):
+    folder, _ = pictures
+    (folder / "1" / "text.jpg").write_text("no image")
+    given = [str(run.directory), str(folder), str(folder / "gone.png")]
+    settings = {"batch_size": 10, **({form: True} if form != "plain" else {})}
+    with pytest.raises(tfnet.RunError):
+        said(capsys, *given, **settings)
+    plain = capsys.readouterr()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    with terminal() as screen:
+        streams = {"both": ("stdout", "stderr"), "errors": ("stderr",)}
+        for name in streams.get(place, ("stdout",)):
+            stream = open(os.dup(screen.end), "w", buffering=1)  # noqa: SIM115
+            monkeypatch.setattr(sys, name, stream)
+        with pytest.raises(tfnet.RunError, match="2 of 103"):
+            predict(PredictSettings(model_and_images=tuple(given), **settings))
+        for name in streams.get(place, ("stdout",)):
+            getattr(sys, name).close()
+    lines = [line for line in screen.lines if line]
+    complaints = [one for one in lines if one.startswith("tfnet.predict: ")]
+    results = [one for one in lines if one not in complaints]
+    elsewhere = capsys.readouterr()
+    if place == "errors":
+        assert results == []
+        results = elsewhere.out.splitlines()
+    if place == "results":
+        assert complaints == []
+        assert "\x1b" not in screen.written
+        complaints = elsewhere.err.splitlines()
+    else:
+        assert re.search(r"\d+/103", screen.written)
+    assert results == plain.out.splitlines()
+    assert complaints == plain.err.splitlines()
+    assert len(complaints) == 2
 
 
 def test_what_is_no_model_is_refused(tmp_path):

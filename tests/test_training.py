@@ -9,6 +9,7 @@ from harness import train
 from tfnet import training
 from tfnet.data import Examples
 from tfnet.data.feed import blocks
+from tfnet.data.scaling import SEED
 from tfnet.models import build_model
 
 
@@ -165,6 +166,37 @@ def test_the_optimizer_does_what_keras_does(strategy_of, make_examples, make):
         )
     for mine, theirs in zip(ours.weights, model.get_weights(), strict=True):
         np.testing.assert_allclose(mine, theirs, atol=2e-6)
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize(
+    ("momentum", "decay"), [(0.0, None), (0.9, None), (0.9, 0.1), (0.0, 0.1)]
+)
+def test_sgd_in_one_operation_is_that_of_keras(
+    strategy_of, make_examples, momentum, decay, replicas
+):
+    ours, theirs = (
+        train(
+            strategy_of(replicas),
+            lambda: small_model((4, 4, 3)),
+            make_examples(26, size=4, classes=3),
+            batch=8,
+            epochs=3,
+            make=make,
+            schedule=lambda steps: 0.1 / (1 + steps),
+            precision="float64",
+        )
+        for make in (
+            lambda rate: training.create_optimizer(
+                "sgd", learning_rate=rate, momentum=momentum, weight_decay=decay
+            ),
+            lambda rate: keras.optimizers.SGD(
+                rate, momentum=momentum, weight_decay=decay
+            ),
+        )
+    )
+    assert ours.differs_from(theirs) < 1e-14
+    assert np.abs(ours.weights[0]).max() > 0.01
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 5])
@@ -353,7 +385,7 @@ def test_evaluation_counts_every_example_once(strategy_of, make_examples):
         examples = make_examples(count, size=4, classes=3)
         with strategy.scope():
             model = small_model((4, 4, 3))
-        function = training.create_evaluate_function(strategy, model, 3)
+        function = training.create_evaluate_function(strategy, model, 3, SEED)
         found = training.evaluate(function, strategy, examples)
         kernel, bias = model.get_weights()
         x = (examples.images.reshape(count, -1) / 255 - 0.5) / 0.5
@@ -378,7 +410,7 @@ def test_top_five_are_those_with_fewer_than_five_before_them(
     examples = make_examples(100, size=4, classes=10)
     with strategy.scope():
         model = small_model((4, 4, 3), classes=10)
-    function = training.create_evaluate_function(strategy, model, 10)
+    function = training.create_evaluate_function(strategy, model, 10, SEED)
     found = training.evaluate(function, strategy, examples)
     logits = model((examples.images / 255 - 0.5) / 0.5).numpy()
     best = np.argsort(-logits, axis=1)[:, :5]

@@ -52,16 +52,19 @@ def parse(arguments: Sequence[str], kind: type[_Settings]) -> _Settings:
       The settings.
 
     Raises:
-      ConfigError: A flag is unknown or its value breaks its rule; one line.
+      ConfigError: A flag is unknown, its value breaks its rule, or it does
+        nothing in this command and stands in no flagfile; one line.
     """
     values = _flag_values(kind)
-    if {"--flagfile=", "-flagfile="} & set(arguments):
+    arguments = _joined(arguments)
+    if {"--flagfile=", "--flagfile"} & set(arguments):
         raise ConfigError(
             "--flagfile must name a file; for example --flagfile=seed.flags."
         )
     arguments = [_find_recipe(argument) for argument in arguments]
     try:
         rest = values(["tfnet", *arguments])
+        _refuse_without_effect(arguments, kind)
     except flags.UnrecognizedFlagError as error:
         raise ConfigError(_unknown(error.flagname, kind)) from error
     except flags.IllegalFlagValueError as error:
@@ -93,6 +96,37 @@ def parse(arguments: Sequence[str], kind: type[_Settings]) -> _Settings:
     return kind(**given)
 
 
+def _refuse_without_effect(
+    arguments: Sequence[str], kind: type[Settings]
+) -> None:
+    """Raises ConfigError for a flag that does nothing, unless from a file."""
+    if not kind.without_effect:
+        return
+    values = _flag_values(kind)
+    values(
+        ["tfnet", *(a for a in arguments if not a.startswith("--flagfile="))]
+    )
+    for name, why in kind.without_effect.items():
+        if values[name].present:
+            shown = _spelled(name, values[name].value)
+            raise ConfigError(
+                f"{shown} has no effect here, since {why}; leave it out (only"
+                " a flagfile may hold it)."
+            )
+
+
+def _joined(arguments: Sequence[str]) -> list[str]:
+    """Returns the arguments with `--flagfile FILE` as `--flagfile=FILE`."""
+    joined: list[str] = []
+    given = iter(arguments)
+    for argument in given:
+        if argument in ("--flagfile", "-flagfile"):
+            file = next(given, None)
+            argument = "--flagfile" if file is None else f"--flagfile={file}"
+        joined.append(re.sub(r"^-?-flagfile=", "--flagfile=", argument))
+    return joined
+
+
 def _others(kind: type[Settings]) -> dataclasses.Field | None:
     """Returns the field for what is given besides flags, if there is one."""
     for field in dataclasses.fields(kind):
@@ -111,11 +145,15 @@ def to_flagfile(config: Settings, comment: str) -> str:
     lines = [f"# {comment}"]
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if isinstance(value, bool):
-            lines.append(f"--{'' if value else 'no'}{field.name}")
-        elif value is not None:
-            lines.append(f"--{field.name}={value}")
+        if value is not None:
+            lines.append(_spelled(field.name, value))
     return "\n".join(lines) + "\n"
+
+
+def _spelled(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return f"--{'' if value else 'no'}{name}"
+    return f"--{name}={value}"
 
 
 def main(
@@ -230,7 +268,7 @@ def _flag_values(settings: type[Settings]) -> flags.FlagValues:
 
 
 def _find_recipe(argument: str) -> str:
-    match = re.fullmatch(r"--?flagfile=(.+)", argument)
+    match = re.fullmatch(r"--flagfile=(.+)", argument)
     if match and not os.path.exists(os.path.expanduser(match[1])):
         recipe = recipes_directory() / os.path.basename(match[1])
         if recipe.is_file():
@@ -279,6 +317,8 @@ def _help(command: str, what: str, kind: type[Settings]) -> str:
         if field is others:
             lines += [f"  {field.name.upper()}", *_indented(text)]
             continue
+        if field.name in kind.without_effect:
+            continue
         is_flag = field.metadata["rule"]["kind"] is bool
         lines += [f"  --{'[no]' if is_flag else ''}{field.name}"]
         lines += _indented(f"{text} ({_bounds(field)})")
@@ -290,6 +330,19 @@ def _help(command: str, what: str, kind: type[Settings]) -> str:
         "Read more flags from a file, one a line. A recipe that comes with"
         f" tfnet is found by its name alone: {recipes}."
     )
+    if kind.without_effect:
+        lines += [
+            "",
+            "Without effect here, and so refused, but for those in a flagfile:",
+            "",
+        ]
+    for why in dict.fromkeys(kind.without_effect.values()):
+        names = [
+            f"--{name}"
+            for name, reason in kind.without_effect.items()
+            if reason == why
+        ]
+        lines += [*_indented(", ".join(names), 2), *_indented(why)]
     return "\n".join(lines)
 
 
@@ -301,8 +354,8 @@ def _bounds(field: dataclasses.Field) -> str:
     return f"{bounds}default: {default}"
 
 
-def _indented(text: str) -> list[str]:
-    indent = " " * 6
+def _indented(text: str, blanks: int = 6) -> list[str]:
+    indent = " " * blanks
     return textwrap.wrap(
         text, 78, initial_indent=indent, subsequent_indent=indent
     )

@@ -28,6 +28,7 @@ OPTIMIZERS = (
     "rmsprop",
 )
 PRECISIONS = ("float32", "bfloat16", "float16", "float64")
+NORMALIZES = ("seed", "dataset")
 RESUMES = ("auto", "must", "never")
 SCHEDULES = ("constant", "step", "cosine", "one_cycle")
 # What arrays of examples and of steps are counted in.
@@ -80,10 +81,9 @@ class Config(Settings):
     )
     test_fraction: float | None = setting(
         None,
-        "The part of each class to keep for testing, where a folder, a .csv"
-        " file or arrays have no test images of their own; the same files give"
-        " the same split, whatever the seed. Left unset: every fifth image of"
-        " each class.",
+        "The part of each class to keep for testing, where the data have no"
+        " test images of their own; the same data give the same split,"
+        " whatever the seed. Left unset: every fifth image of each class.",
         kind=float,
         above=0,
         below=1,
@@ -96,12 +96,21 @@ class Config(Settings):
         minimum=1,
         maximum=4096,
     )
+    normalize: str = setting(
+        "seed",
+        "How a pixel x is scaled for the model: seed ((x / 255 - 0.5) / 0.5:"
+        " from -1 to 1), or dataset ((x / 255 - mean) / std, by the mean and"
+        " the standard deviation of red, green and blue in the training"
+        " images).",
+        kind=str,
+        choices=NORMALIZES,
+    )
     model: str = setting(
         "net",
         "The network: net (the seed's, 62,006 parameters at the defaults), or"
         " package.module:function, called as function(image_shape,"
         " num_classes), which returns a Keras 3 model that takes float32"
-        " images in [-1, 1] and gives logits.",
+        " images, scaled as --normalize says, and gives logits.",
         kind=str,
     )
     init_from: str | None = setting(
@@ -401,6 +410,24 @@ class Config(Settings):
         kind=bool,
         may_change=True,
     )
+    tensorboard: bool = setting(
+        False,
+        "Write what TensorBoard shows into tensorboard/ of the run directory:"
+        " the numbers of metrics.csv, pictures, the settings and the graph of"
+        " the model. Needs the package tensorboard.",
+        kind=bool,
+        may_change=True,
+    )
+    profile: str | None = setting(
+        None,
+        "Profile these steps of the run, from the first to the last, with"
+        " TensorFlow's profiler; what comes between them, such as an"
+        " evaluation, is in it too. Left in tensorboard/plugins/profile/ of"
+        " the run directory. Left unset: none.",
+        kind=str,
+        example="100-120",
+        may_change=True,
+    )
     checkpoint_every: str = setting(
         "60s",
         "Save a checkpoint every so many steps (100) or seconds (60s), and"
@@ -482,6 +509,8 @@ class Config(Settings):
                 f" ({self.image_size}); for example --cutout=8."
             )
         checkpoint_interval(self.checkpoint_every)
+        if self.profile is not None:
+            profile_steps(self.profile)
         if self.early_stopping is not None and not self.eval_every:
             raise ConfigError(
                 f"--early_stopping ({self.early_stopping}) needs evaluations to"
@@ -607,6 +636,23 @@ def checkpoint_interval(text: str) -> tuple[int | None, float | None]:
         )
     steps, seconds = match.groups()
     return int(steps or 0) or None, None if steps else float(seconds)
+
+
+def profile_steps(text: str) -> tuple[int, int]:
+    """Returns the first and the last step in --profile=100-120.
+
+    Raises:
+      ConfigError: They are none.
+    """
+    match = re.fullmatch(r"(\d{1,10})-(\d{1,10})", text)
+    first, last = map(int, match.groups()) if match else (0, 0)
+    if not 1 <= first <= last <= _MOST:
+        raise ConfigError(
+            f"--profile ({text}) must be the first and the last step to"
+            f" profile, counted from 1 and at most {_MOST:,}, with a - between;"
+            " for example --profile=100-120."
+        )
+    return first, last
 
 
 def class_weight_numbers(text: str) -> tuple[float, ...]:

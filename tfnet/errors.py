@@ -45,13 +45,25 @@ class Error(Exception):
         )
 
 
-class ConfigError(Error, ValueError):
+class _OneLineInNotebooks:
+    """Is shown without a traceback below a cell, as by a command.
+
+    For what a person mends in the cell. What went wrong inside a run keeps its
+    traceback: it may be their own model that is at fault.
+    """
+
+    def _render_traceback_(self) -> list[str]:
+        """Returns what IPython shows; it asks for a method of this name."""
+        return [f"{type(self).__name__}: {self}"]
+
+
+class ConfigError(_OneLineInNotebooks, Error, ValueError):
     """A setting, or what it names, is not as it must be."""
 
     exit_code = 2
 
 
-class DataError(Error):
+class DataError(_OneLineInNotebooks, Error):
     """The data cannot be had, or are not what they should be."""
 
     exit_code = 2
@@ -63,7 +75,7 @@ class RunError(Error):
     exit_code = 1
 
 
-class Interrupted(KeyboardInterrupt):
+class Interrupted(_OneLineInNotebooks, KeyboardInterrupt):
     """A signal ended the run; what it had reached is written.
 
     Attributes:

@@ -42,6 +42,49 @@ def write_text(path: Path, text: str) -> None:
     flush(path.parent)
 
 
+def seen_from_here(place: str | Path) -> str:
+    """Returns a path as a person would write it who is where the process is.
+
+    Args:
+      place: A path; other words stay as they are.
+    """
+    try:
+        here = os.path.join(os.getcwd(), "")
+    except FileNotFoundError:
+        # Somebody has removed it.
+        return str(place)
+    return str(place).removeprefix(here)
+
+
+def append(path: Path, size: int, data: bytes) -> int:
+    """Writes behind what is known of a file.
+
+    Args:
+      path: A file that is there; one that was removed is not made again.
+      size: How many of its bytes are known; what follows is written over.
+      data: What to write.
+
+    Returns:
+      How many bytes are known now.
+
+    Raises:
+      OSError: It could not be written, and is cut to what was known.
+    """
+    rest = memoryview(data)
+    try:
+        with open(path, "r+b", buffering=0) as file:
+            size = min(size, os.fstat(file.fileno()).st_size)
+            file.seek(size)
+            while rest:
+                rest = rest[file.write(rest) :]
+            return file.tell()
+    except OSError:
+        # A part of it may have got there.
+        with contextlib.suppress(OSError):
+            os.truncate(path, size)
+        raise
+
+
 @contextlib.contextmanager
 def new_directory(
     path: Path, *, replaces: Collection[str] | None = None

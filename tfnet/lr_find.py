@@ -9,7 +9,8 @@ import contextlib
 import dataclasses
 import itertools
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -30,11 +31,38 @@ _WINDOWS = 15
 _DIVERGED = 4.0
 _LINES = 16
 _BAR = 45
+_WITHOUT_EFFECT = {
+    "the rate rises by itself, from --lowest_rate to --highest_rate": (
+        "learning_rate",
+        "schedule",
+        "warmup_steps",
+        "decay",
+        "decay_every",
+    ),
+    "a range test goes by --steps": ("epochs",),
+    "a range test evaluates nothing": ("ema", "eval_every", "early_stopping"),
+    "a range test writes nothing": (
+        "run_dir",
+        "resume",
+        "checkpoint_every",
+        "keep_checkpoints",
+        "on_nan",
+        "log_every",
+        "export",
+        "report",
+        "tensorboard",
+        "profile",
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FindSettings(Config):
     """The settings of a run, and what rates to try."""
+
+    without_effect: ClassVar[Mapping[str, str]] = {
+        name: why for why, names in _WITHOUT_EFFECT.items() for name in names
+    }
 
     lowest_rate: float = setting(
         1e-6, "The learning rate of the first step.", kind=float, minimum=1e-30
@@ -140,12 +168,13 @@ def _try_rates(
 
     count = config.steps or _STEPS
     rates = np.geomspace(config.lowest_rate, config.highest_rate, count)
-    state, _ = parts.create_state(config, devices, dataset)
+    scaling, _ = parts.scaling(config, dataset)
+    state, _ = parts.create_state(config, devices, dataset, scaling)
     train = training.TrainFunction(
         devices.strategy,
         state,
         dataset.image_shape,
-        parts.step_rule(config, dataset),
+        parts.step_rule(config, dataset, scaling),
         accumulates=config.accumulate_steps > 1,
     )
     losses: list[float] = []

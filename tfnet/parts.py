@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
     from tfnet.data import Dataset
     from tfnet.data.augment import Augmentation
+    from tfnet.data.scaling import Scaling
     from tfnet.devices.start import Devices
     from tfnet.training import Schedule, StepRule, TrainState
 
 _SHOWN_IMAGES = 6
 _SHOWN_VIEWS = 6
+_SHOWN_EXAMPLES = 16
 
 
 def start_devices(config: Config) -> "Devices":
@@ -83,10 +85,20 @@ def open_dataset(
     )
 
 
+def scaling(config: Config, dataset: "Dataset") -> "tuple[Scaling, list[str]]":
+    """Returns how pixels are scaled for the model; says what is odd in it."""
+    from tfnet.data.scaling import SEED, scaling_of
+
+    if config.normalize == "seed":
+        return SEED, []
+    return scaling_of(dataset.train)
+
+
 def create_state(
     config: Config,
     devices: "Devices",
     dataset: "Dataset",
+    scaling: "Scaling",
     *,
     goes_on: bool = False,
 ) -> tuple["TrainState", list[str]]:
@@ -96,6 +108,7 @@ def create_state(
       config: The settings.
       devices: What to make them on.
       dataset: What to make them for.
+      scaling: Scales the pixels for the model.
       goes_on: Whether a checkpoint will give the weights.
     """
     from tfnet import training
@@ -110,7 +123,7 @@ def create_state(
     )
     with devices.strategy.scope():
         model = build()
-        notes = _start_weights(config, model, goes_on=goes_on)
+        notes = _start_weights(config, model, scaling, goes_on=goes_on)
         notes += synchronise(model)
         optimizer = training.create_optimizer(
             config.optimizer,
@@ -130,13 +143,16 @@ def create_state(
     copy = build()
     if devices.replicas > 1 or accumulates:
         notes += training.try_in_shares(
-            model, copy, synchronise, dataset.image_shape
+            model, copy, synchronise, dataset.image_shape, scaling
         )
     return state, notes
 
 
-def _start_weights(config: Config, model: Any, *, goes_on: bool) -> list[str]:
+def _start_weights(
+    config: Config, model: Any, scaling: "Scaling", *, goes_on: bool
+) -> list[str]:
     """Applies --init_from; says what came of it."""
+    from tfnet.data.scaling import SEED, Scaling
     from tfnet.models.start import start_from_file
     from tfnet.runs import checkpoints
     from tfnet.runs.directory import CHECKPOINTS
@@ -150,7 +166,7 @@ def _start_weights(config: Config, model: Any, *, goes_on: bool) -> list[str]:
     path = Path(config.init_from).expanduser()
     if not path.is_dir():
         start_from_file(model, path)
-        return []
+        return _other_scaling(where, "PyTorch's tutorial", SEED, scaling)
     found = checkpoints.newest(path / CHECKPOINTS)
     if found.checkpoint is None:
         reason = "; ".join(found.passed_over) or "there is none"
@@ -173,6 +189,25 @@ def _start_weights(config: Config, model: Any, *, goes_on: bool) -> list[str]:
             f"The checkpoint {one}. It was passed over."
             for one in found.passed_over
         ),
+        *_other_scaling(
+            where,
+            f"the run of {found.name}",
+            Scaling.read(found.checkpoint.progress.get("scaling")),
+            scaling,
+        ),
+    ]
+
+
+def _other_scaling(
+    where: str, who: str, theirs: "Scaling", ours: "Scaling"
+) -> list[str]:
+    """Says that given weights are for pixels on another scale."""
+    if theirs == ours:
+        return []
+    return [
+        f"{where} gives weights for pixels on another scale: {who} has"
+        f" {theirs.formula}, and this run {ours.formula} by"
+        " --normalize."
     ]
 
 
@@ -186,7 +221,9 @@ def build_model(config: Config, num_classes: int) -> Any:
     )
 
 
-def step_rule(config: Config, dataset: "Dataset") -> "StepRule":
+def step_rule(
+    config: Config, dataset: "Dataset", scaling: "Scaling"
+) -> "StepRule":
     """Returns what a step does, apart from model and optimizer.
 
     Raises:
@@ -201,6 +238,7 @@ def step_rule(config: Config, dataset: "Dataset") -> "StepRule":
             class_weights=_class_weights(config.class_weights, dataset),
         ),
         augmentation=_augmentation(config),
+        scaling=scaling,
         mixup=config.mixup,
         clipping=training.Clipping(
             norm=config.clip_norm, value=config.clip_value
@@ -220,7 +258,7 @@ def _augmentation(config: Config) -> "Augmentation":
 
 
 def augmented_examples(
-    config: Config, dataset: "Dataset"
+    config: Config, dataset: "Dataset", scaling: "Scaling"
 ) -> "tuple[np.ndarray, np.ndarray] | None":
     """Returns some training images, and views of each; None: all are alike.
 
@@ -237,9 +275,33 @@ def augmented_examples(
     count = min(len(dataset.train), _SHOWN_IMAGES)
     images, _ = dataset.train.take(np.arange(count))
     views = draw_views(
-        augmentation, images, times=_SHOWN_VIEWS, seed=config.seed
+        augmentation,
+        images,
+        scaling.zero,
+        times=_SHOWN_VIEWS,
+        seed=config.seed,
     )
     return images, views
+
+
+def fed_examples(
+    config: Config, dataset: "Dataset", scaling: "Scaling"
+) -> "tuple[np.ndarray, np.ndarray, np.ndarray | None]":
+    """Returns some training images and labels, and views if these are fed.
+
+    Returns:
+      uint8 [n, height, width, 3], int32 [n] and uint8 [n, times, height,
+      width, 3].
+    """
+    import numpy as np
+
+    augmented = augmented_examples(config, dataset, scaling)
+    views = None if augmented is None else augmented[1]
+    count = _SHOWN_EXAMPLES if views is None else len(views)
+    images, labels = dataset.train.take(
+        np.arange(min(len(dataset.train), count))
+    )
+    return images, labels, views
 
 
 def _class_weights(
@@ -279,6 +341,7 @@ def first_record(
     config: Config,
     devices: "Devices",
     dataset: "Dataset",
+    scaling: "Scaling",
     model: Any,
     notes: list[str],
 ) -> dict[str, Any]:
@@ -294,6 +357,7 @@ def first_record(
             "test": len(dataset.test),
             "classes": list(dataset.class_names),
         },
+        "scaling": scaling.kept(),
         "devices": list(devices.names),
         "replicas": devices.replicas,
         "memory": devices.memory,

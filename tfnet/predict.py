@@ -3,16 +3,17 @@
 Needs the SavedModel alone: no code of the model, no data set, no tfnet inside.
 """
 
-import contextlib
 import csv
 import dataclasses
 import glob
+import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, Self, TextIO
 
 import numpy as np
 
@@ -92,20 +93,18 @@ def predict(settings: PredictSettings) -> None:
     model, *images = settings.model_and_images
     place = find_saved_model(model)
     files, missing = find_images(images)
-    write = _writer(settings)
+    header, line = _form(settings)
     unreadable = list(missing)
-    for name, reason in missing:
-        _tell(name, reason)
-    with _progress(len(files)) as advance:
+    with _Screen(len(files)) as screen:
+        screen.results(header)
+        screen.complaints(missing)
         for found, failed in predictions(
             place, files, top_k=settings.top_k, batch_size=settings.batch_size
         ):
-            for one in found:
-                write(one)
-            for name, reason in failed:
-                _tell(name, reason)
+            screen.results([line(one) for one in found])
+            screen.complaints(failed)
             unreadable += failed
-            advance(len(found) + len(failed))
+            screen.advance(len(found) + len(failed))
     if unreadable:
         raise RunError(
             f"{len(unreadable):,} of {len(files) + len(missing):,} could not"
@@ -276,56 +275,105 @@ class _Model:
         )
 
 
-def _writer(settings: PredictSettings) -> Callable[[Prediction], None]:
-    """Returns what prints a prediction in the form that was asked for."""
+def _form(
+    settings: PredictSettings,
+) -> tuple[list[str], Callable[[Prediction], str]]:
+    """Returns what stands first, and what makes a prediction a text."""
     if settings.json:
-        return lambda one: print(json.dumps(dataclasses.asdict(one)))
+        return [], lambda one: json.dumps(dataclasses.asdict(one))
     if settings.csv:
-        table = csv.writer(sys.stdout, lineterminator="\n")
-        table.writerow(["file", "class", "probability"])
-
-        def write(one: Prediction) -> None:
-            pairs = zip(one.classes, one.probabilities, strict=True)
-            table.writerows([one.file, *pair] for pair in pairs)
-
-        return write
-    return lambda one: print(
-        f"{_shown(one.file)}: "
-        + ", ".join(
-            f"{name} {probability:.1%}"
-            for name, probability in zip(
-                one.classes, one.probabilities, strict=True
-            )
+        return [_csv([["file", "class", "probability"]])], lambda one: _csv(
+            [one.file, *pair]
+            for pair in zip(one.classes, one.probabilities, strict=True)
         )
+    return (
+        [],
+        lambda one: (
+            f"{_shown(one.file)}: "
+            + ", ".join(
+                f"{name} {probability:.1%}"
+                for name, probability in zip(
+                    one.classes, one.probabilities, strict=True
+                )
+            )
+        ),
     )
+
+
+def _csv(rows: Iterable[Sequence[object]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().removesuffix("\n")
 
 
 def _shown(name: str) -> str:
     return name if name.isprintable() else ascii(name)[1:-1]
 
 
-def _tell(name: str, reason: str) -> None:
-    print(f"tfnet.predict: {_shown(name)}: {reason}", file=sys.stderr)
+class _Screen:
+    """Prints results, complaints and, on a terminal, a bar below them.
+
+    Results go to standard output, the others to standard error. Where both are
+    one terminal, the bar prints all of them, and moves out of their way.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+        if sys.stderr.isatty():
+            self._bar = _bar()
+            self._task = self._bar.add_task("images", total=total)
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def results(self, lines: Sequence[str]) -> None:
+        self._print(lines, sys.stdout)
+
+    def complaints(self, failed: Sequence[tuple[str, str]]) -> None:
+        self._print(
+            [f"tfnet.predict: {_shown(name)}: {why}" for name, why in failed],
+            sys.stderr,
+        )
+
+    def advance(self, images: int) -> None:
+        if self._bar is not None:
+            self._bar.advance(self._task, images)
+
+    def _print(self, lines: Sequence[str], stream: TextIO) -> None:
+        if not lines:
+            return
+        text = "\n".join(lines)
+        if self._bar is not None and _is_on_one_terminal(stream, sys.stderr):
+            # Not rich's own print: it wraps, colours and reads markup.
+            self._bar.console.out(text, highlight=False)
+        else:
+            print(text, file=stream)
 
 
-@contextlib.contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Shows how many images are done, on a terminal that shows nothing else."""
-    if not sys.stderr.isatty() or sys.stdout.isatty():
-        yield lambda done: None
-        return
+def _is_on_one_terminal(one: TextIO, other: TextIO) -> bool:
+    return one.isatty() and os.path.sameopenfile(one.fileno(), other.fileno())
+
+
+def _bar() -> Any:
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress
 
-    bar = Progress(
+    return Progress(
         *Progress.get_default_columns(),
         MofNCompleteColumn(),
         console=Console(stderr=True),
         transient=True,
+        # Else rich prints on the terminal what is meant for a file.
+        redirect_stdout=False,
+        redirect_stderr=False,
     )
-    with bar:
-        task = bar.add_task("images", total=total)
-        yield lambda done: bar.advance(task, done)
 
 
 if __name__ == "__main__":

@@ -50,15 +50,11 @@ def add_evaluation(
     return []
 
 
-def export_model(
-    dataset: "Dataset", model: Any, image_size: int, directory: Path | None
-) -> list[str]:
-    """Exports a SavedModel into the run directory.
+def export_model(run: "Run", directory: Path | None) -> list[str]:
+    """Exports the SavedModel of a run.
 
     Args:
-      dataset: Some of its test images are what it is compared on.
-      model: The trained model.
-      image_size: Height and width that it takes, in pixels.
+      run: The run, which has trained.
       directory: The run directory; None: to be thrown away, in a dry run.
 
     Raises:
@@ -75,15 +71,17 @@ def export_model(
         if not directory.is_dir():
             return ["saved_model (the run directory was removed)"]
         path = directory / "saved_model"
-        count = min(_COMPARED_IMAGES, len(dataset.test))
-        images, labels = dataset.test.take(np.arange(count))
+        test = run.dataset.test
+        count = min(_COMPARED_IMAGES, len(test))
+        images, labels = test.take(np.arange(count))
         try:
             exports.export(
                 "saved_model",
                 path,
-                model,
-                dataset.class_names,
-                image_size=image_size,
+                run.model,
+                run.class_names,
+                scaling=run.scaling,
+                image_size=run.config.image_size,
                 examples=images,
                 labels=labels,
             )

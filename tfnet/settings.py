@@ -7,8 +7,8 @@ its values are checked when it is made. Does not know the command line (see
 
 import dataclasses
 import math
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 from tfnet.errors import ConfigError
 
@@ -83,6 +83,10 @@ class Settings:
       ConfigError: A value breaks its rule. The text names the flag, the
         value, the rule and a value that works.
     """
+
+    # Settings that do nothing in this command, and why; a flagfile, which may
+    # have been made for another command, may hold them.
+    without_effect: ClassVar[Mapping[str, str]] = {}
 
     def __post_init__(self) -> None:
         """Checks every field by its rule."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfnet import command_line, parts, results
-from tfnet.config import Config, changed_settings
+from tfnet.config import Config, changed_settings, profile_steps
 from tfnet.errors import (
     ConfigError,
     Error,
@@ -21,6 +21,7 @@ from tfnet.errors import (
     one_line,
 )
 from tfnet.flagfile import flagfile
+from tfnet.runs import events
 from tfnet.runs.directory import (
     RunDirectory,
     check_default_place,
@@ -41,6 +42,7 @@ from tfnet.trained import Run
 
 if TYPE_CHECKING:
     from tfnet.data import Dataset
+    from tfnet.data.scaling import Scaling
     from tfnet.devices.start import Devices
     from tfnet.trainer import Trainer
     from tfnet.training import TrainState
@@ -84,6 +86,8 @@ def run(
     started = time.monotonic()
     if config.dry_run:
         config = _shortened(config)
+    if config.tensorboard:
+        events.check_package()
     with StopSignals() as stop, contextlib.ExitStack() as stack:
         directory = _open_directory(config)
         start = from_the_first_step()
@@ -99,21 +103,35 @@ def run(
 
         stack.enter_context(computing_in(config.precision))
         dataset = parts.open_dataset(config, data, class_names)
-        _check_data(start, directory, dataset)
+        scaling, remarks = parts.scaling(config, dataset)
+        _check_data(start, directory, dataset, scaling)
         goes_on = start.checkpoint is not None
         state, notes = parts.create_state(
-            config, devices, dataset, goes_on=goes_on
+            config, devices, dataset, scaling, goes_on=goes_on
         )
         if directory is None and not config.dry_run:
             directory = _make_directory(config, dataset)
             stack.callback(directory.release)
         record = parts.first_record(
-            config, devices, dataset, state.model, [*start.notes, *notes]
+            config,
+            devices,
+            dataset,
+            scaling,
+            state.model,
+            [*start.notes, *remarks, *notes],
         )
         record["id"] = start.run_id
         record["resumed"] = resumed(start, record)
         trainer = _trainer(
-            config, devices, dataset, state, stop, directory, start, record
+            config,
+            devices,
+            dataset,
+            scaling,
+            state,
+            stop,
+            directory,
+            start,
+            record,
         )
         if start.checkpoint is not None:
             started -= start.checkpoint.progress["log"]["seconds"]
@@ -141,12 +159,19 @@ def _make_directory(config: Config, dataset: "Dataset") -> RunDirectory:
 
 
 def _check_data(
-    start: Start, directory: RunDirectory | None, dataset: "Dataset"
+    start: Start,
+    directory: RunDirectory | None,
+    dataset: "Dataset",
+    scaling: "Scaling",
 ) -> None:
     if start.checkpoint is None or directory is None:
         return
+    from tfnet.data.scaling import Scaling
+
     was = start.checkpoint.progress["dataset"]
-    if was["fingerprint"] != dataset.fingerprint():
+    # The fingerprint looks at some of the images, the scaling at all.
+    scaled = Scaling.read(start.checkpoint.progress.get("scaling"))
+    if was["fingerprint"] != dataset.fingerprint() or scaled != scaling:
         raise ConfigError(
             f"--run_dir ({directory.path}) holds a run on other data:"
             f" {was['name']}, {was['train']:,} training and {was['test']:,}"
@@ -160,6 +185,7 @@ def _trainer(
     config: Config,
     devices: "Devices",
     dataset: "Dataset",
+    scaling: "Scaling",
     state: "TrainState",
     stop: StopSignals,
     directory: RunDirectory | None,
@@ -173,6 +199,7 @@ def _trainer(
         config,
         devices,
         dataset,
+        scaling,
         state,
         stop,
         directory=directory,
@@ -186,7 +213,27 @@ def _trainer(
             f" and --steps end it at {trainer.total:,}: nothing is left to"
             " train."
         )
+    if config.profile is not None and directory is not None:
+        record["notes"] += _check_profile(config.profile, trainer)
     return trainer
+
+
+def _check_profile(text: str, trainer: "Trainer") -> list[str]:
+    """Holds --profile against the steps of the run; tells what is done."""
+    first, last = profile_steps(text)
+    done = trainer.progress.step
+    if last > trainer.total:
+        raise ConfigError(
+            f"--profile ({text}) must end within the {trainer.total:,} steps of"
+            f" the run; for example --profile={trainer.total}-{trainer.total}."
+        )
+    if first > done:
+        return []
+    rest = f"steps {done + 1:,} to {last:,}" if done < last else "nothing"
+    return [
+        f"--profile ({text}) begins in steps that are done: the run goes on"
+        f" after step {done:,}. It profiles {rest}."
+    ]
 
 
 def _run(
@@ -217,10 +264,6 @@ def _run(
             record, dataset, trainer.evaluation, directory
         )
         model = _plain_copy(config, dataset, state)
-        if config.export:
-            missing += results.export_model(
-                dataset, model, config.image_size, place
-            )
         result = Run(
             config=config,
             record=record,
@@ -228,8 +271,16 @@ def _run(
             model=model,
             dataset=dataset,
         )
+        if config.export:
+            missing += results.export_model(result, place)
         if config.report and place is not None:
-            missing += results.draw_report(result, place)
+            not_drawn = results.draw_report(result, place)
+            missing += not_drawn
+            if not not_drawn:
+                trainer.board.add_report(
+                    trainer.progress.step, place / "report"
+                )
+        missing += trainer.board.missing
         if missing:
             missing += results.record_failure(record, directory)
             print(last_lines(record, place), flush=True)

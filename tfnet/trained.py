@@ -12,6 +12,7 @@ import numpy as np
 
 from tfnet import files, parts
 from tfnet.config import Config
+from tfnet.data.scaling import Scaling
 from tfnet.errors import (
     ConfigError,
     DataError,
@@ -91,6 +92,7 @@ class Run:
         try:
             record = read_record(path)
             _ = record["dataset"]["classes"]
+            _ = Scaling.read(record.get("scaling"))
             flags = files.read_bytes(path / "config.flags").decode()
         except OSError as error:
             raise ConfigError(
@@ -103,14 +105,26 @@ class Run:
                 " damaged."
             ) from error
         settings = [line for line in flags.splitlines() if line[:2] == "--"]
-        return cls(
-            config=Config.from_flags(settings), record=record, directory=path
-        )
+        config = Config.from_flags(settings)
+        if config.normalize != "seed" and record.get("scaling") is None:
+            raise ConfigError(
+                f"{where} holds a run whose run.json lacks what"
+                f" --normalize={config.normalize} found; it is damaged."
+            )
+        return cls(config=config, record=record, directory=path)
 
     @property
     def class_names(self) -> tuple[str, ...]:
         """The name of each class, in the order of the logits."""
         return tuple(self.record["dataset"]["classes"])
+
+    @property
+    def scaling(self) -> Scaling:
+        """What is done to pixels before `model`: `--normalize` of the run.
+
+        By its own training images, whatever the model is given now.
+        """
+        return Scaling.read(self.record.get("scaling"))
 
     @property
     def dataset(self) -> "Dataset":
@@ -148,9 +162,17 @@ class Run:
             k: v for k, v in given.items() if v is not None
         }
         parts.start_without_training()
-        found = parts.open_dataset(
-            dataclasses.replace(self.config, **changes), tell=_tell
-        )
+        from tfnet.data.holdout import UselessFractionError
+
+        config = dataclasses.replace(self.config, **changes)
+        try:
+            found = parts.open_dataset(config, tell=_tell)
+        except UselessFractionError:
+            if dataset is None:
+                raise
+            # That of the run was for its own data.
+            config = dataclasses.replace(config, test_fraction=None)
+            found = parts.open_dataset(config, tell=_tell)
         self._check_classes(found)
         return found
 
@@ -182,8 +204,9 @@ class Run:
     def model(self) -> Any:
         """The trained model, an ordinary Keras model.
 
-        From float32 images [batch, height, width, 3] scaled to [-1, 1] to
-        logits [batch, classes]; with --ema, with the averaged weights.
+        From float32 images [batch, height, width, 3], (x / 255 -
+        scaling.mean) / scaling.std of pixels x, to logits [batch, classes];
+        with --ema, with the averaged weights.
 
         Raises:
           ConfigError: There is no good checkpoint to read it from, or it is of
@@ -272,6 +295,7 @@ class Run:
                     place / exports.FORMATS[name].file,
                     self.model,
                     self.class_names,
+                    scaling=self.scaling,
                     image_size=self.config.image_size,
                     examples=images,
                     labels=labels,
@@ -326,7 +350,9 @@ class Run:
             probabilities=softmax(self.logits(test)).astype(np.float32),
             images=lambda indices: test.take(indices)[0],
             filters=_first_filters(self.model),
-            augmented=parts.augmented_examples(self.config, self.dataset),
+            augmented=parts.augmented_examples(
+                self.config, self.dataset, self.scaling
+            ),
             defaults={
                 field.name: field.default
                 for field in dataclasses.fields(Config)
@@ -355,7 +381,7 @@ class Run:
         from tfnet.models.precision import computing_in
 
         with computing_in(self.config.precision):
-            return compute_logits(self.model, examples)
+            return compute_logits(self.model, examples, self.scaling)
 
     def _read_model(self) -> Any:
         assert self.directory is not None

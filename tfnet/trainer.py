@@ -13,9 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfnet import training
-from tfnet.config import Config, checkpoint_interval
+from tfnet.board import Board
+from tfnet.config import Config, checkpoint_interval, profile_steps
 from tfnet.data import Dataset
 from tfnet.data.feed import paddings, steps_in_epoch
+from tfnet.data.scaling import Scaling
 from tfnet.devices.start import Devices
 from tfnet.errors import (
     ConfigError,
@@ -30,6 +32,7 @@ from tfnet.runs.checkpoints import Checkpoint
 from tfnet.runs.directory import RunDirectory
 from tfnet.runs.log import Log, NotFiniteError
 from tfnet.runs.metrics import Metrics
+from tfnet.runs.profiler import Profiler
 from tfnet.runs.saver import Saver
 from tfnet.runs.screen import Screen
 from tfnet.runs.signals import StopSignals
@@ -66,6 +69,8 @@ class Trainer:
     Attributes:
       progress: How far it has come.
       evaluation: The last one; None before the first.
+      total: How many steps the run has, unless it stops early.
+      board: What TensorBoard is shown.
     """
 
     def __init__(
@@ -73,6 +78,7 @@ class Trainer:
         config: Config,
         devices: Devices,
         dataset: Dataset,
+        scaling: Scaling,
         state: training.TrainState,
         stop: StopSignals,
         *,
@@ -85,6 +91,7 @@ class Trainer:
           config: The settings.
           devices: Where to train.
           dataset: What to train and to evaluate on.
+          scaling: Scales the pixels for the model.
           state: What is trained.
           stop: Says when to stop or to save.
           directory: Where to write; None: nowhere.
@@ -100,11 +107,15 @@ class Trainer:
         self._directory = directory
         self._facts = facts
         self._position: Mapping[str, Any] | None = None
+        self._board_position: Mapping[str, int] = {}
         self._log_state: Mapping[str, Any] | None = None
         self._metrics: Metrics | None = None
         self._screen = Screen()
         self._log = Log(self._screen, None, log_every=config.log_every)
         self._saver: Saver | None = None
+        self._profiler: Profiler | None = None
+        path = None if directory is None else directory.path
+        self.board = Board(config, dataset, scaling, state.model, path)
         self._per_epoch = steps_in_epoch(
             len(dataset.train), config.batch_size * config.accumulate_steps
         )
@@ -118,11 +129,14 @@ class Trainer:
             devices.strategy,
             state,
             dataset.image_shape,
-            step_rule(config, dataset),
+            step_rule(config, dataset, scaling),
             accumulates=config.accumulate_steps > 1,
         )
         self._evaluate = training.create_evaluate_function(
-            devices.strategy, state.model, len(dataset.class_names)
+            devices.strategy,
+            state.model,
+            len(dataset.class_names),
+            scaling,
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
@@ -137,6 +151,8 @@ class Trainer:
             **{k: v for k, v in checkpoint.progress.items() if k in known}
         )
         self._position = checkpoint.progress["metrics"]
+        # Earlier checkpoints lack it.
+        self._board_position = checkpoint.progress.get("events", {})
         self._log_state = checkpoint.progress["log"]
         self.evaluation = None
         if self.progress.evaluation is not None:
@@ -153,21 +169,19 @@ class Trainer:
           RunError: A number is not finite.
           Interrupted: A signal ended it; the state is saved.
         """
-        if self._directory is not None:
-            self._metrics = self._directory.open_metrics(self._position)
         self._screen = Screen(self.total)
-        self._log = Log(
-            self._screen, self._metrics, log_every=self._config.log_every
-        )
+        self._open_log()
         if self._log_state is not None:
             self._log.restore(self._log_state)
         with self._screen, contextlib.ExitStack() as stack:
+            self.board.begin(self.progress.step, self._screen.line)
             if self._metrics is not None and not self._metrics.is_whole:
                 self._screen.line(
                     "note: metrics.csv lacks rows that were there when the"
                     " checkpoint was saved."
                 )
             self._begin_saving(stack)
+            self._begin_profile(stack)
             self._trace()
             while not self._is_at_end():
                 try:
@@ -205,7 +219,29 @@ class Trainer:
                 found.append(_missing("metrics.csv", self._metrics.failure))
         if self._saver is not None and self._saver.failure is not None:
             found.append(_missing("the last checkpoint", self._saver.failure))
+        if self._profiler is not None:
+            found += self._profiler.missing
         return found
+
+    def _open_log(self) -> None:
+        """Opens what the rows go to; what came later than the run is goes."""
+        if self._directory is not None:
+            self._metrics = self._directory.open_metrics(self._position)
+            last, evaluated = self.progress.evaluation, None
+            if last is not None and self.evaluation is not None:
+                evaluated = (last["step"], self.evaluation)
+            self.board.go_on(
+                self.progress.step,
+                self._board_position,
+                self._metrics,
+                evaluated,
+            )
+        self._log = Log(
+            self._screen,
+            self._metrics,
+            log_every=self._config.log_every,
+            also=self.board.add,
+        )
 
     def _begin_saving(self, stack: contextlib.ExitStack) -> None:
         if self._directory is None or not self._config.keep_checkpoints:
@@ -229,6 +265,17 @@ class Trainer:
                     f" {remedy_of(self._saver.failure)}, name another one, or"
                     " save none with --keep_checkpoints=0."
                 )
+
+    def _begin_profile(self, stack: contextlib.ExitStack) -> None:
+        if self._directory is None or self._config.profile is None:
+            return
+        first, last = profile_steps(self._config.profile)
+        profiler = Profiler(
+            first, last, self._directory.path, self._screen.line
+        )
+        # A run that ends before leaves the profile of what it did.
+        stack.callback(lambda: profiler.close(self.progress.step))
+        self._profiler = profiler
 
     def _trace(self) -> None:
         """Traces what will be used, while a signal still ends it at once."""
@@ -283,6 +330,8 @@ class Trainer:
             until_stop=lambda step: self._until_stop(epoch, step),
             learning_rate=self._rates,
         )
+        if self._profiler is not None:
+            blocks = self._profiler.watch(blocks, self.progress.step)
         with contextlib.closing(blocks), self._stop.finishing():
             for block in blocks:
                 self._log.block(epoch, block)
@@ -292,12 +341,15 @@ class Trainer:
     def _until_stop(self, epoch: int, step: int) -> int:
         """Returns how many steps may follow, in one block, on one of an epoch.
 
-        A block ends where a line of the log is due, or a checkpoint.
+        A block ends where a line of the log is due, or a checkpoint, and where
+        a profile begins and ends.
         """
+        done = epoch * self._per_epoch + step
         most = self._config.log_every - step % self._config.log_every
         if self._saver is not None and self._save_steps is not None:
-            done = epoch * self._per_epoch + step
             most = min(most, self._save_steps - done % self._save_steps)
+        if self._profiler is not None:
+            most = min(most, self._profiler.until_stop(done))
         return most
 
     def _after_block(self) -> None:
@@ -352,6 +404,7 @@ class Trainer:
             accuracy=evaluation.accuracy,
             seconds=time.monotonic() - begin,
         )
+        self.board.add_evaluation(self.progress.step, evaluation)
         self.evaluation = evaluation
         self.progress.evaluation = {
             "step": self.progress.step,
@@ -401,11 +454,18 @@ class Trainer:
                     **dataclasses.asdict(progress),
                     "log": self._log.state(),
                     "metrics": self._metrics.position,
+                    "events": self.board.position,
                 },
             ),
             best=best["checkpoint"] if best else None,
-            before=self._metrics.flush,
+            before=self._flush,
         )
+
+    def _flush(self) -> None:
+        """Waits until what a checkpoint counts on is on the disk."""
+        assert self._metrics is not None
+        self._metrics.flush()
+        self.board.flush()
 
     def _go_back(self, error: NotFiniteError) -> None:
         """Goes back to the last checkpoint, and on behind the step at fault."""
@@ -424,11 +484,8 @@ class Trainer:
             raise error
         self.restore(found.checkpoint)
         assert self._log_state is not None
-        self._metrics = self._directory.open_metrics(self._position)
         seconds = self._log.state()["seconds"]
-        self._log = Log(
-            self._screen, self._metrics, log_every=self._config.log_every
-        )
+        self._open_log()
         self._log.restore({**self._log_state, "seconds": seconds})
         begin, end = self.progress.step, error.step + 1
         rewinds = [*rewinds, {"from_step": begin, "to_step": end,

@@ -3,7 +3,7 @@
 * `open_dataset` finds, reads and checks a `Dataset`.
 * `order` is the permutation of an epoch; `feed` takes batches by it.
 * `images` decodes, resizes and scales: the same rule for training and for
-  the exported model.
+  the exported model; `scaling` says by which numbers.
 """
 
 from tfnet.data.dataset import Dataset, Examples

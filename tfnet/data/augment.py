@@ -11,10 +11,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfnet.data.scaling import SEED
+
 # What red, green and blue weigh in the grey of a colour (ITU-R BT.601).
 _GREY = (0.299, 0.587, 0.114)
-# What is scaled to 0.
-_MIDDLE = 127.5
 
 
 class Draws(Protocol):
@@ -42,7 +42,8 @@ class Augmentation:
       cutout: A square of so many pixels a side, with its middle anywhere in
         the image and cut off at its borders, is set to what is scaled to 0
         (DeVries and Taylor, Improved Regularization of Convolutional Neural
-        Networks with Cutout, 2017).
+        Networks with Cutout, 2017): grey, or the mean colour of the training
+        images.
     """
 
     flip: bool = False
@@ -50,7 +51,12 @@ class Augmentation:
     color: float = 0.0
     cutout: int = 0
 
-    def __call__(self, images: Any, draws: Draws) -> Any:
+    def __call__(
+        self,
+        images: Any,
+        draws: Draws,
+        zero: tuple[float, ...] = SEED.zero,
+    ) -> Any:
         """Returns the images changed: [rows, height, width, channels].
 
         They are uint8, or, after `color` or `cutout`, Keras' floatx from 0 to
@@ -59,6 +65,7 @@ class Augmentation:
         Args:
           images: uint8 [rows, height, width, channels].
           draws: Draws for these rows.
+          zero: The pixel that is scaled to 0: what is cut out becomes this.
         """
         rows = tf.shape(images)[0]
         if self.flip:
@@ -77,7 +84,8 @@ class Augmentation:
         if self.cutout:
             height, width = images.shape[1:3]
             drawn = tf.floor(draws.uniform(rows, 2) * [height, width])
-            images = _cut_out(images, tf.cast(drawn, tf.int32), self.cutout)
+            middles = tf.cast(drawn, tf.int32)
+            images = _cut_out(images, middles, self.cutout, zero)
         return images
 
 
@@ -94,13 +102,19 @@ class _Anew:
 
 
 def draw_views(
-    augmentation: Augmentation, images: np.ndarray, *, times: int, seed: int
+    augmentation: Augmentation,
+    images: np.ndarray,
+    zero: tuple[float, ...],
+    *,
+    times: int,
+    seed: int,
 ) -> np.ndarray:
     """Returns what augmentation makes of images, several times over.
 
     Args:
       augmentation: What is done to them.
       images: uint8 [n, height, width, 3].
+      zero: The pixel that is scaled to 0.
       times: How many views of each.
       seed: Fixes what is drawn, which is not what training draws.
 
@@ -108,7 +122,7 @@ def draw_views(
       uint8 [n, times, height, width, 3].
     """
     repeated = np.repeat(images, times, axis=0)
-    views = augmentation(tf.constant(repeated), _Anew(seed)).numpy()
+    views = augmentation(tf.constant(repeated), _Anew(seed), zero).numpy()
     views = np.rint(views).astype(np.uint8)
     return views.reshape(len(images), times, *images.shape[1:])
 
@@ -143,8 +157,10 @@ def _recolor(images: Any, factors: Any) -> Any:
     return held(saturation * images + (1 - saturation) * grey(images))
 
 
-def _cut_out(images: Any, middles: Any, side: int) -> Any:
-    """Greys a square around each of `middles`: [rows, (row, column)]."""
+def _cut_out(
+    images: Any, middles: Any, side: int, zero: tuple[float, ...]
+) -> Any:
+    """Fills a square around each of `middles`: [rows, (row, column)]."""
     height, width = images.shape[1:3]
     first = middles - side // 2
 
@@ -154,4 +170,4 @@ def _cut_out(images: Any, middles: Any, side: int) -> Any:
     rows = within(tf.range(height), first[:, :1])
     columns = within(tf.range(width), first[:, 1:])
     is_cut = rows[:, :, None, None] & columns[:, None, :, None]
-    return tf.where(is_cut, tf.constant(_MIDDLE, images.dtype), images)
+    return tf.where(is_cut, tf.constant(zero, images.dtype), images)

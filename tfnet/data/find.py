@@ -83,7 +83,7 @@ def open_dataset(
         raise DataError(
             f"--dataset ({name}) can't be looked at: {one_line(error)}."
         ) from error
-    if is_array_folder or not is_a_place:
+    if name in (None, sample.NAME, cifar10.NAME):
         holdout.refuse_fraction(name or "CIFAR-10", test_fraction)
     if name is None:
         found = _default(data_dir, not dry_run, tell)
@@ -92,12 +92,22 @@ def open_dataset(
     elif name == cifar10.NAME:
         found = _cifar10(data_dir, not dry_run, tell)
     elif not is_a_place:
-        found = tfds.open_tfds(name, data_dir, download=not dry_run, tell=tell)
+        found = tfds.open_tfds(
+            name,
+            data_dir,
+            download=not dry_run,
+            tell=tell,
+            test_fraction=test_fraction,
+        )
     elif is_array_folder:
-        ready = None if dry_run else arrays.open_as_it_lies(root, image_size)
+        ready = None
+        if not dry_run:
+            ready = arrays.open_as_it_lies(
+                root, image_size, test_fraction=test_fraction
+            )
         if ready is not None:
             return _checked(ready)
-        found = arrays.open_arrays(root)
+        found = arrays.open_arrays(root, test_fraction=test_fraction)
     elif is_table(name):
         found = table.open_table(root, test_fraction=test_fraction)
     else:

@@ -61,10 +61,8 @@ def open_folder(
         notes = (holdout.note("in the folder", test_fraction),)
         variant = holdout.variant(test_fraction)
     if not files["test"]:
-        raise DataError(
-            f"--dataset ({root}) leaves no image to test on; it needs a test/"
-            f" folder, {holdout.TEST_EVERY} images of some class, or two and"
-            " --test_fraction=0.2."
+        raise holdout.nothing_left(
+            f"--dataset ({root})", "it needs a test/ folder"
         )
     return open_files(
         files,

@@ -60,11 +60,7 @@ def open_given(
         test = Examples(test_images, test_numbers)
         notes = ()
     if not len(test):
-        raise DataError(
-            "data leaves no image to test on; give test_images and"
-            f" test_labels, {holdout.TEST_EVERY} images of some class, or two"
-            " and --test_fraction=0.2."
-        )
+        raise holdout.nothing_left("data", "give test_images and test_labels")
     return source.from_examples(
         {"train": train, "test": test},
         name=NAME,

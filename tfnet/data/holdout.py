@@ -15,6 +15,10 @@ from tfnet.errors import DataError
 TEST_EVERY = 5
 
 
+class UselessFractionError(DataError):
+    """A fraction is given where there are test images."""
+
+
 def held_out(
     labels: np.ndarray,
     fraction: float | None,
@@ -62,16 +66,28 @@ def note(where: str, fraction: float | None) -> str:
     )
 
 
+def nothing_left(where: str, remedy: str) -> DataError:
+    """Returns the error for a set of which `held_out` keeps nothing.
+
+    Args:
+      where: What the set is.
+      remedy: What would give it test images.
+    """
+    return DataError(
+        f"{where} leaves no image to test on; {remedy}, {TEST_EVERY} images of"
+        " some class, or two and --test_fraction=0.2."
+    )
+
+
 def variant(fraction: float | None) -> str:
     """Returns what tells the splits of one set apart; see `Source`."""
     return "" if fraction is None else f"test_fraction={fraction}"
 
 
 def refuse_fraction(where: str, fraction: float | None) -> None:
-    """Raises DataError if a fraction is given and could do nothing."""
+    """Raises UselessFractionError if one is given and could do nothing."""
     if fraction is not None:
-        raise DataError(
-            f"--test_fraction ({fraction}) is for a folder, a .csv file or"
-            f" arrays without test images of their own, which {where} is not;"
-            " leave it out."
+        raise UselessFractionError(
+            f"--test_fraction ({fraction}) is for data without test images of"
+            f" their own, which {where} is not; leave it out."
         )

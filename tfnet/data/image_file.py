@@ -5,10 +5,12 @@ touched, and the pages around it, as this process's memory, so that a run on a
 large set would look (and be limited) as if it held all of it.
 """
 
+import copy
 import itertools
 import os
 import weakref
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -56,6 +58,22 @@ class ImageFile:
         if hasattr(os, "posix_fadvise"):
             # Batches are drawn from all over: reading ahead is in vain.
             os.posix_fadvise(self._handle, 0, 0, os.POSIX_FADV_RANDOM)
+        # Which images of the file these are; None: all.
+        self._rows: np.ndarray | None = None
+        self._whole: ImageFile | None = None
+
+    def only(self, rows: np.ndarray) -> Self:
+        """Returns some of the images, without reading any.
+
+        Args:
+          rows: Integers [n], each from 0 to the number of images - 1.
+        """
+        part = copy.copy(self)
+        part.shape = (len(rows), *self.shape[1:])
+        part._rows = rows if self._rows is None else self._rows[rows]
+        # The file is closed with the object that opened it.
+        part._whole = self
+        return part
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         """Reads images.
@@ -69,6 +87,8 @@ class ImageFile:
         Raises:
           DataError: The file is shorter than it was, or can't be read.
         """
+        if self._rows is not None:
+            indices = self._rows[indices]
         count = len(indices)
         images = np.empty((count, *self._stored), self.dtype)
         buffer = images.reshape(-1).view(np.uint8).data

@@ -2,9 +2,9 @@
 
 The rule, stated for users in README: a file is decoded as JPEG, PNG, GIF
 (first frame), BMP or WebP (without alpha) to 8 bits and three channels (grey
-repeated, palette looked up, alpha dropped) and, where a JPEG file says how the
-camera was held (EXIF), turned upright; the whole image is then brought to
-a square, bilinear, antialiased when it shrinks, rounded to 8 bits.
+repeated, palette looked up, alpha dropped) and, where a JPEG, PNG or WebP file
+says how the camera was held (EXIF), turned upright; the whole image is then
+brought to a square, bilinear, antialiased when it shrinks, rounded to 8 bits.
 """
 
 from collections.abc import Iterator
@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfnet.data.orientation import turned
+from tfnet.data.scaling import SEED, Scaling
 
 
 def decode(encoded: Any) -> tf.Tensor:
@@ -115,14 +116,20 @@ def decoded_chunks(
     yield from dataset.batch(chunk).prefetch(1).as_numpy_iterator()
 
 
-def scale(images: Any) -> tf.Tensor:
-    """Scales pixels as the seed does: (x / 255 - 0.5) / 0.5.
+def scale(images: Any, scaling: Scaling) -> tf.Tensor:
+    """Scales pixels: (x / 255 - mean) / std.
 
     Args:
-      images: From 0 to 255, uint8 or Keras' floatx, any shape.
+      images: From 0 to 255, uint8 or Keras' floatx, [..., 3].
+      scaling: The scaling of the run; by the seed's, any shape will do.
 
     Returns:
-      Keras' floatx (float32, or float64 in a float64 run) of that shape, in
-      [-1, 1].
+      Keras' floatx (float32, or float64 in a float64 run) of that shape; by the
+      seed's scaling, in [-1, 1].
     """
-    return (tf.cast(images, keras.config.floatx()) / 255.0 - 0.5) / 0.5
+    images = tf.cast(images, keras.config.floatx())
+    if scaling == SEED:
+        return (images / 255.0 - 0.5) / 0.5
+    # What was cut out is `zero`, to the bit, and so comes to 0 exactly.
+    zero = tf.constant(scaling.zero, images.dtype)
+    return (images - zero) / tf.constant(scaling.one, images.dtype)

@@ -19,7 +19,7 @@ from tfnet.data.source import SPLITS, Chunks, Source, Split
 from tfnet.errors import DataError, reason_of
 
 # Raised when the rule of `images` or the layout changes.
-_VERSION = 2
+_VERSION = 3
 _MANIFEST = "manifest.json"
 
 
@@ -69,7 +69,8 @@ def materialise(
             tell(f"The packed copy in {place} is {state}; it is made anew.")
         tell(
             f"Reading {sum(source.counts.values()):,} images from"
-            f" {source.origin}; kept in {place} for the next run."
+            f" {files.seen_from_here(source.origin)}; kept in"
+            f" {files.seen_from_here(place)} for the next run."
         )
         try:
             if place.exists() and not place.is_dir():

@@ -28,13 +28,12 @@ def imbalance(dataset: Dataset) -> list[str]:
         return [
             f"There is no training image of the class {names[least]}{others}."
         ]
-    if counts[most] < _IMBALANCE * counts[least]:
-        return []
-    return [
+    return _line_if(
+        bool(counts[most] >= _IMBALANCE * counts[least]),
         f"The class {names[most]} has {counts[most]:,} training images and"
         f" {names[least]} {counts[least]:,}; --class_weights=balanced makes"
-        " every class count the same."
-    ]
+        " every class count the same.",
+    )
 
 
 def duplicates(dataset: Dataset) -> list[str]:
@@ -53,13 +52,16 @@ def duplicates(dataset: Dataset) -> list[str]:
     known = set(test)
     seen = {one for one in _digests(dataset.train) if one in known}
     count = sum(one in seen for one in test)
-    if not count:
-        return []
-    return [
+    return _line_if(
+        count > 0,
         f"{count:,} of the {len(test):,} test images"
         f" {'is' if count == 1 else 'are'} among the training images, too,"
-        " pixel for pixel; the test figures are better than they should be."
-    ]
+        " pixel for pixel; the test figures are better than they should be.",
+    )
+
+
+def _line_if(holds: bool, text: str) -> list[str]:
+    return [text] if holds else []
 
 
 def _digests(examples: Examples) -> list[bytes]:

@@ -58,6 +58,7 @@ def from_examples(
     class_names: tuple[str, ...],
     key: str = "",
     notes: tuple[str, ...] = (),
+    variant: str = "",
 ) -> Source:
     """Returns a source over examples that may be of another size.
 
@@ -68,6 +69,7 @@ def from_examples(
       class_names: See `Source`.
       key: See `Source`.
       notes: See `Source`.
+      variant: See `Source`.
     """
 
     def read(split: Split, size: int, limit: int | None) -> Chunks:
@@ -91,4 +93,5 @@ def from_examples(
         read=read,
         costly=False,
         notes=notes,
+        variant=variant,
     )

@@ -1,17 +1,19 @@
 """TensorFlow Datasets: any image classification set, by its name."""
 
+import contextlib
 import http.client
 import os
 import threading
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tfnet.data import source
-from tfnet.data.holdout import TEST_EVERY
+import numpy as np
+
+from tfnet.data import holdout, source
 from tfnet.errors import DataError, one_line
 
 PROBE_SECONDS = 5.0
@@ -58,18 +60,26 @@ def open_tfds(
     *,
     download: bool,
     tell: Callable[[str], None],
+    test_fraction: float | None = None,
 ) -> source.Source:
     """Opens a set of TensorFlow Datasets, and downloads it if need be.
+
+    What is called test, else validation, is for testing; where there is
+    neither, some examples of each class.
 
     Args:
       name: Its name there, such as `mnist` or `name/config`.
       data_dir: Where copies are kept; None: the usual place.
       download: Whether it may be downloaded.
       tell: Is given lines for a person who waits.
+      test_fraction: How many to keep for testing; see `holdout.held_out`. An
+        example is known by its place in the split, from 0.
 
     Raises:
       DataError: There is no such set, it is not one for image
-        classification, it can't be downloaded, or its copy is damaged.
+        classification, it can't be downloaded, its copy is damaged, there is
+        nothing to test on, or a fraction is given where there is a split to
+        test on.
     """
     import tensorflow_datasets as tfds
 
@@ -78,19 +88,27 @@ def open_tfds(
     image_key, label_key = _keys(tfds, builder, name)
     if not builder.is_prepared():
         _download(tfds, builder, name, place, download, tell)
-    train, test, notes = _split_names(builder, name)
+    test = _test_split(builder, name)
+    if test is not None:
+        where = f"{name} (with a split called {test})"
+        holdout.refuse_fraction(where, test_fraction)
+        kept = None
+    else:
+        labels = _labels(tfds, builder, label_key)
+        kept = _held_out(labels, test_fraction, name)
 
     def read(
         split: source.Split, size: int, limit: int | None
     ) -> source.Chunks:
-        part = train if split == "train" else test
+        part = "train" if split == "train" or test is None else test
         examples = builder.as_dataset(
             split=part,
             shuffle_files=False,
+            read_config=_in_order(tfds) if test is None else None,
             decoders={image_key: tfds.decode.SkipDecoding()},
         )
-        if train == test:
-            examples = _fifths(examples, split)
+        if kept is not None:
+            examples = _only(examples, kept == (split == "test"))
         files = examples.map(lambda one: (one[image_key], one[label_key]))
         if limit is not None:
             files = files.take(limit)
@@ -100,11 +118,12 @@ def open_tfds(
         name=name.replace("/", "_").replace(":", "_"),
         origin=f"TensorFlow Datasets, {builder.data_path}",
         class_names=tuple(builder.info.features[label_key].names),
-        counts=_counts(builder, train, test),
+        counts=_counts(builder, test, kept),
         key=str(builder.info.full_name),
         read=read,
         costly=True,
-        notes=notes,
+        notes=_notes(name, test, test_fraction),
+        variant=holdout.variant(test_fraction),
     )
 
 
@@ -185,54 +204,101 @@ def _download(
         ) from error
 
 
-def _split_names(builder: Any, name: str) -> tuple[str, str, tuple[str, ...]]:
+def _test_split(builder: Any, name: str) -> str | None:
+    """Returns the split to test on; None: some of train."""
     splits = builder.info.splits
     if "train" not in splits:
         raise DataError(
             f"--dataset ({name}) must have a split named train; it has"
             f" {', '.join(splits)}."
         )
-    for test in ("test", "validation"):
-        if test in splits:
-            return "train", test, ()
-    note = (
-        f"{name} has no test split: every fifth example of train is kept for"
-        " testing."
-    )
-    return "train", "train", (note,)
+    return next((one for one in ("test", "validation") if one in splits), None)
 
 
-def _fifths(examples: Any, split: source.Split) -> Any:
-    """Returns every fifth example, or all the others."""
-    last = TEST_EVERY - 1
-
-    def keep(position: Any, _: Any) -> Any:
-        is_test = position % TEST_EVERY == last
-        return is_test == (split == "test")
-
-    return examples.enumerate().filter(keep).map(lambda _, example: example)
-
-
-def _counts(builder: Any, train: str, test: str) -> dict[source.Split, int]:
-    total = builder.info.splits[train].num_examples
-    if train != test:
-        return {
-            "train": total,
-            "test": builder.info.splits[test].num_examples,
-        }
-    tests = total // TEST_EVERY
-    return {"train": total - tests, "test": tests}
+def _notes(
+    name: str, test: str | None, fraction: float | None
+) -> tuple[str, ...]:
+    if test is None:
+        return (holdout.note(f"in {name}", fraction),)
+    if test == "validation":
+        return (
+            f"{name} has no test split; its validation split takes the place"
+            " of one.",
+        )
+    return ()
 
 
-def _read(builder: Any, files: Any, size: int) -> source.Chunks:
+def _in_order(tfds: Any) -> Any:
+    """Returns how to read one file after the other, as the split counts."""
+    return tfds.ReadConfig(interleave_cycle_length=1)
+
+
+def _labels(tfds: Any, builder: Any, key: str) -> np.ndarray:
+    """Returns the label of each training example; decodes no image."""
+    with _named_damage(builder):
+        examples = builder.as_dataset(
+            split="train",
+            shuffle_files=False,
+            read_config=_in_order(tfds),
+            decoders=tfds.decode.PartialDecoding({key: True}),
+        )
+        labels = examples.map(lambda one: one[key]).batch(2**16)
+        return np.concatenate(
+            [np.zeros(0, np.int64), *labels.as_numpy_iterator()]
+        )
+
+
+def _held_out(
+    labels: np.ndarray, fraction: float | None, name: str
+) -> np.ndarray:
+    kept = holdout.held_out(labels, fraction)
+    if not kept.any():
+        raise holdout.nothing_left(
+            f"--dataset ({name})", "it needs a test split"
+        )
+    return kept
+
+
+def _only(examples: Any, these: np.ndarray) -> Any:
+    """Returns the examples at whose places `these` is true."""
     import tensorflow as tf
 
-    from tfnet.data import images as rule
+    chosen = tf.constant(these)
+    return (
+        examples.enumerate()
+        .filter(lambda place, _: chosen[place])
+        .map(lambda _, example: example)
+    )
+
+
+def _counts(
+    builder: Any, test: str | None, kept: np.ndarray | None
+) -> dict[source.Split, int]:
+    if kept is not None:
+        return {"train": int((~kept).sum()), "test": int(kept.sum())}
+    splits = builder.info.splits
+    return {
+        "train": splits["train"].num_examples,
+        "test": splits[test].num_examples,
+    }
+
+
+@contextlib.contextmanager
+def _named_damage(builder: Any) -> Iterator[None]:
+    """Turns TensorFlow's errors about records into one that says what to do."""
+    import tensorflow as tf
 
     try:
-        yield from rule.decoded_chunks(files, size, source.CHUNK)
+        yield
     except tf.errors.OpError as error:
         raise DataError(
             f"the copy of {builder.info.name} in {builder.data_path} is"
             " damaged; remove that folder to have it made anew."
         ) from error
+
+
+def _read(builder: Any, files: Any, size: int) -> source.Chunks:
+    from tfnet.data import images as rule
+
+    with _named_damage(builder):
+        yield from rule.decoded_chunks(files, size, source.CHUNK)

@@ -12,8 +12,8 @@ from tfnet.errors import ConfigError
 def prepare_process(*, verbose: bool) -> None:
     """Imports TensorFlow and Keras, set up the way tfnet needs them.
 
-    What the environment already says about TensorFlow's logging and oneDNN
-    stays as it is.
+    What the environment already says about TensorFlow's logging stays as it
+    is. oneDNN's kernels were turned on when tfnet was imported.
 
     Args:
       verbose: Whether to let TensorFlow's start-up messages through.
@@ -24,10 +24,6 @@ def prepare_process(*, verbose: bool) -> None:
     """
     if "tensorflow" not in sys.modules:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if verbose else "2")
-        # TensorFlow turns oneDNN on by itself only where the processor has
-        # AVX512-VNNI; on others it is up to three times as fast as what is
-        # used without it.
-        os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     if "keras" not in sys.modules:
         backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
         if backend != "tensorflow":

@@ -279,6 +279,13 @@ def _processor() -> str:
 
 def _notes(kind: str, replicas: int, batch_size: int) -> tuple[str, ...]:
     notes = []
+    if kind == "CPU" and "TF_ENABLE_ONEDNN_OPTS" not in os.environ:
+        notes.append(
+            "TensorFlow was imported before tfnet, and so uses oneDNN's kernels"
+            " only where the processor has AVX512-VNNI; elsewhere training can"
+            " take three times as long. Restart the process (or the notebook's"
+            " kernel), and import tfnet first."
+        )
     if kind == "CPU" and os.path.exists("/proc/driver/nvidia/version"):
         notes.append(
             "An NVIDIA driver is here, but TensorFlow sees no GPU: install"

@@ -8,6 +8,7 @@ from typing import Any
 
 from tfnet import files
 from tfnet.config import Config
+from tfnet.data.scaling import COLOURS, Scaling
 from tfnet.exports.export import Comparison
 from tfnet.exports.formats import FORMATS, Format
 
@@ -52,12 +53,15 @@ def _lines(
         f" {len(data['classes'])} classes, made by tfnet."
     )
     yield from _data(settings, data)
+    scaling = Scaling.read(record.get("scaling"))
+    yield from _scaling(scaling)
     yield from _settings(settings)
     yield from _figures(record)
     yield from _classes(record)
     yield "\n## Use"
     for name, comparison in comparisons.items():
-        yield from _format(FORMATS[name], comparison, settings["image_size"])
+        texts = {"size": settings["image_size"], "scaled": scaling.formula}
+        yield from _format(FORMATS[name], comparison, texts)
     yield "\n## Versions\n"
     yield ", ".join(f"{k} {v}" for k, v in record["versions"].items())
 
@@ -75,6 +79,16 @@ def _data(settings: Mapping[str, Any], data: Mapping[str, Any]) -> list[str]:
         "licence": licence,
     }
     return ["\n## Data\n", *_table(("", ""), rows.items())]
+
+
+def _scaling(scaling: Scaling) -> list[str]:
+    rows = zip(COLOURS, scaling.mean, scaling.std, strict=True)
+    return [
+        "\n## Scaling\n",
+        "In training, a pixel x from 0 to 255 was scaled to (x / 255 - mean) /"
+        " std:\n",
+        *_table(("", "mean", "std"), rows),
+    ]
 
 
 def _settings(settings: Mapping[str, Any]) -> list[str]:
@@ -114,14 +128,16 @@ def _classes(record: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _format(kind: Format, comparison: Comparison, size: int) -> list[str]:
+def _format(
+    kind: Format, comparison: Comparison, texts: Mapping[str, Any]
+) -> list[str]:
     def filled(text: str) -> str:
-        return string.Template(text).substitute(size=size)
+        return string.Template(text).substitute(texts)
 
     return [
         f"\n### `{kind.file}`: {kind.summary}\n",
         f"* Takes {filled(kind.takes)}.",
-        f"* Gives {kind.gives}.",
+        f"* Gives {filled(kind.gives)}.",
         f"* Loaded back, it classifies {comparison.accuracy:.1%} of"
         f" {comparison.images:,} images right, the trained model"
         f" {comparison.reference_accuracy:.1%}; their logits differ by"

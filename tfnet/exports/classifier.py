@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfnet.data import images as image_rule
+from tfnet.data.scaling import Scaling
 
 # Logits [n, classes] of images, uint8 [n, image_size, image_size, 3].
 Predict = Callable[[np.ndarray], Any]
@@ -19,7 +20,8 @@ class Classifier:
     """A model, and what there is to know to export it.
 
     Attributes:
-      model: Takes images scaled to [-1, 1] and gives logits.
+      model: Takes scaled images and gives logits.
+      scaling: Scales the pixels for it.
       class_names: The name of each class.
       image_size: Height and width that the model takes, in pixels.
       calibration: Real images, uint8 [n, image_size, image_size, 3]: the range
@@ -27,13 +29,16 @@ class Classifier:
     """
 
     model: keras.Model
+    scaling: Scaling
     class_names: tuple[str, ...]
     image_size: int
     calibration: np.ndarray
 
     def logits(self, images: Any) -> tf.Tensor:
         """Returns the logits [n, classes] of pixels from 0 to 255."""
-        return self.model(image_rule.scale(images), training=False)
+        return self.model(
+            image_rule.scale(images, self.scaling), training=False
+        )
 
     def served(self, pixels: tf.DType) -> "Served":
         """Returns a graph that takes images in the type `pixels`."""

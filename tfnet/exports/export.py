@@ -15,6 +15,7 @@ from tfnet.exports.formats import FORMATS, Format
 if TYPE_CHECKING:
     import keras
 
+    from tfnet.data.scaling import Scaling
     from tfnet.exports.classifier import Classifier, Predict
 
 # Other software adds up in another order: some last bits of what the model
@@ -48,6 +49,7 @@ def export(
     model: "keras.Model",
     class_names: tuple[str, ...],
     *,
+    scaling: "Scaling",
     image_size: int,
     examples: np.ndarray,
     labels: np.ndarray,
@@ -59,8 +61,9 @@ def export(
       format: A name in `FORMATS`.
       path: The file or directory to make; it appears when it is whole and
         checked. What was there is replaced.
-      model: Takes images scaled to [-1, 1] and gives logits.
+      model: Takes scaled images and gives logits.
       class_names: The name of each class.
+      scaling: What scaled them in training.
       image_size: Height and width that the model takes, in pixels.
       examples: Real images to compare on, one at least: uint8 [n, image_size,
         image_size, 3].
@@ -93,7 +96,11 @@ def export(
     if calibration is None:
         calibration = examples
     classifier = Classifier(
-        model, class_names, image_size, calibration[:_CALIBRATION_IMAGES]
+        model,
+        scaling,
+        class_names,
+        image_size,
+        calibration[:_CALIBRATION_IMAGES],
     )
     with _new(kind, path) as aside:
         try:

@@ -16,8 +16,9 @@ class Format:
       name: As a user names it.
       file: The usual name of what is written: a file, or a directory.
       summary: What it is for, in a few words.
-      takes: The images that it takes; `$size` is their height and width.
-      gives: What it gives for them.
+      takes: The images that it takes; `$size` is their height and width, and
+        `$scaled` says how pixels were scaled for the network.
+      gives: What it gives for them; `$scaled` likewise.
       example: Python that runs beside the file; `$size` likewise.
       packages: What must be importable beside tfnet's own requirements, and
         the package of each that pip installs.
@@ -114,8 +115,8 @@ print(found["class_name"], found["probabilities"])
         "model.keras",
         "for Keras, to predict or to train on",
         takes=_PIXELS,
-        gives=_LOGITS + ". The network as it was trained, for images in"
-        " [-1, 1], is `model.layers[-1]`",
+        gives=_LOGITS + ". The network as it was trained, for pixels x"
+        " scaled to $scaled, is `model.layers[-1]`",
         example="""\
 import keras
 import numpy as np
@@ -187,19 +188,22 @@ print(logits.argmax(axis=-1))
         "pytorch",
         "pytorch",
         "the weights of --model=net for PyTorch, and its class",
-        takes="float32 [batch, 3, $size, $size]: red, green, blue in [-1, 1]."
-        " They are scaled outside, as in PyTorch's tutorial",
+        takes="float32 [batch, 3, $size, $size]: red, green, blue. They are"
+        " scaled outside, as in PyTorch's tutorial, to $scaled: by"
+        " `transforms.ToTensor()` and `transforms.Normalize(MEAN, STD)`, with"
+        " the numbers in `net.py`",
         gives="logits, float32 [batch, classes]; the largest is the class",
         example="""\
 # In the directory pytorch, with torch and safetensors installed.
 import torch
-from net import Net
+from net import MEAN, STD, Net
 from safetensors.torch import load_file
 
 net = Net()
 net.load_state_dict(load_file("model.safetensors"))
-images = torch.zeros(1, 3, $size, $size)  # here: yours, pixels / 127.5 - 1
-print(net(images).argmax(dim=-1))
+images = torch.zeros(1, 3, $size, $size)  # here: yours, pixels / 255
+mean, std = (torch.tensor(one).view(3, 1, 1) for one in (MEAN, STD))
+print(net((images - mean) / std).argmax(dim=-1))
 """,
         holds=("model.safetensors", "model.pt", "net.py", "__pycache__"),
     ),

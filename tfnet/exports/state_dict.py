@@ -1,31 +1,39 @@
 """PyTorch: the weights of the seed's network by its names, and its class.
 
 A directory with `model.safetensors`, `net.py` and, where PyTorch is installed,
-`model.pt`. It holds weights only: pixels are scaled outside, as in PyTorch's
-tutorial.
+`model.pt`. The weights do not scale pixels: that is done outside, as in
+PyTorch's tutorial, with the numbers that `net.py` gives.
 """
 
+import ast
 from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import save
 
+from tfnet.data.scaling import Scaling
 from tfnet.errors import ConfigError, RunError
 from tfnet.exports.classifier import Classifier, Predict
 from tfnet.models import pytorch
 from tfnet.models.weights import has_pytorch, read_weights
 
+NET = "net.py"
 WEIGHTS = "model.safetensors"
 PICKLED = "model.pt"
 _NET = '''\
 """The network of these weights, as PyTorch's tutorial writes it.
 
-Takes float32 images [batch, 3, {size}, {size}] in [-1, 1]; gives logits
-[batch, {classes}].
+Takes float32 images [batch, 3, {size}, {size}], scaled as they were in
+training: (x / 255 - MEAN) / STD for pixels x of red, green and blue, which is
+transforms.ToTensor() and transforms.Normalize(MEAN, STD) of torchvision.
+Gives logits [batch, {classes}].
 """
 
 import torch
 from torch import nn
+
+MEAN = {mean}
+STD = {std}
 
 
 class Net(nn.Module):
@@ -69,8 +77,14 @@ def write(path: Path, classifier: Classifier) -> None:
         _pickle(path / PICKLED, state)
     classes, _ = state["fc3.weight"].shape
     _, flat = state["fc1.weight"].shape
-    text = _NET.format(size=classifier.image_size, classes=classes, flat=flat)
-    (path / "net.py").write_text(text, encoding="utf-8")
+    text = _NET.format(
+        size=classifier.image_size,
+        classes=classes,
+        flat=flat,
+        mean=classifier.scaling.mean,
+        std=classifier.scaling.std,
+    )
+    (path / NET).write_text(text, encoding="utf-8")
 
 
 def _pickle(path: Path, state: dict[str, np.ndarray]) -> None:
@@ -97,12 +111,27 @@ def read(path: Path) -> dict[str, Predict]:
                 f"{PICKLED}, read back, holds other weights than {WEIGHTS};"
                 " nothing was kept."
             )
-    return {"images": lambda images: _forward(state, images)}
+    scaling = _read_scaling(path / NET)
+    return {"images": lambda images: _forward(state, scaling, images)}
 
 
-def _forward(state: dict[str, np.ndarray], images: np.ndarray) -> np.ndarray:
+def _read_scaling(path: Path) -> Scaling:
+    """Returns the numbers in net.py, which imports PyTorch if it is run."""
+    numbers = {
+        target.id: ast.literal_eval(line.value)
+        for line in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(line, ast.Assign)
+        for target in line.targets
+        if isinstance(target, ast.Name)
+    }
+    return Scaling(numbers["MEAN"], numbers["STD"])
+
+
+def _forward(
+    state: dict[str, np.ndarray], scaling: Scaling, images: np.ndarray
+) -> np.ndarray:
     """Returns the logits of images, uint8 [n, height, width, 3]."""
-    x = (images.transpose(0, 3, 1, 2) / 255.0 - 0.5) / 0.5
+    x = ((images / 255 - scaling.mean) / scaling.std).transpose(0, 3, 1, 2)
     for name in ("conv1", "conv2"):
         x = _pool(np.maximum(_convolve(state, name, x), 0))
     x = x.reshape(len(x), -1)

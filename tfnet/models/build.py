@@ -27,7 +27,7 @@ def build_model(
       seed: Fixes the initial weights.
 
     Returns:
-      A built model: float32 images [batch, *image_shape] in [-1, 1] to
+      A built model: float32 images [batch, *image_shape], scaled, to
       logits [batch, num_classes].
 
     Raises:

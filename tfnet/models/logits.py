@@ -6,17 +6,21 @@ import tensorflow as tf
 
 from tfnet.data import images as image_rule
 from tfnet.data.dataset import Examples
+from tfnet.data.scaling import Scaling
 
 _CHUNK = 500
 _CHUNK_BYTES = 2**25
 
 
-def compute_logits(model: keras.Model, examples: Examples) -> np.ndarray:
+def compute_logits(
+    model: keras.Model, examples: Examples, scaling: Scaling
+) -> np.ndarray:
     """Returns the logits of every example, on the first device.
 
     Args:
-      model: Takes images scaled to [-1, 1] and gives logits.
+      model: Takes scaled images and gives logits.
       examples: The images.
+      scaling: Scales their pixels for the model.
 
     Returns:
       float64 or float32 [examples, classes].
@@ -24,7 +28,7 @@ def compute_logits(model: keras.Model, examples: Examples) -> np.ndarray:
 
     @tf.function(reduce_retracing=True, autograph=False)
     def logits(images: tf.Tensor) -> tf.Tensor:
-        found = model(image_rule.scale(images), training=False)
+        found = model(image_rule.scale(images, scaling), training=False)
         return found if found.dtype == tf.float64 else tf.cast(found, "float32")
 
     chunk = max(1, min(_CHUNK, _CHUNK_BYTES // examples.image_bytes))

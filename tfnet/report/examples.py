@@ -142,6 +142,32 @@ def draw_augmented(originals: np.ndarray, augmented: np.ndarray) -> Figure:
     return figure
 
 
+def draw_examples(
+    images: np.ndarray, labels: np.ndarray, class_names: Sequence[str]
+) -> Figure:
+    """Draws training images with their classes.
+
+    Args:
+      images: uint8 [k, height, width, 3]; the first `GRID_IMAGES` are drawn.
+      labels: integers [k].
+      class_names: The name of each class.
+    """
+    columns = 4
+    pitch = (style.HALF - 2 * MARGIN) // columns
+    size = tile_size(images, 128)
+    height = size + _LINE + 18
+    count = min(len(images), GRID_IMAGES)
+    rows = math.ceil(count / columns)
+    figure, axes = new_canvas(TOP + rows * height, "Training images")
+    names = fit_names(class_names, pitch - 8, style.SMALL)
+    for i in range(count):
+        left = MARGIN + i % columns * pitch
+        top = TOP + i // columns * height
+        draw_image(axes, images[i], left, top, size)
+        _write(axes, names[labels[i]], left, top + size + _LINE)
+    return figure
+
+
 def percent(share: float) -> str:
     """Returns a share as a percentage that is 0 or 100 only where it is."""
     if 0 < share < 0.0005:

@@ -147,6 +147,8 @@ def _run_rows(study: Study) -> list[tuple[str, str]]:
     add("Data set", "{name}, {train:,} training and {test:,} test images", data)
     add("Read from", "{origin}", data)
     add("Model", "{model}, in {precision}", settings)
+    if settings.get("normalize", "seed") != "seed":
+        rows += _scaling(record)
     add("Parameters", "{parameters:,}", record)
     if "devices" in record:
         rows.append(("Devices", ", ".join(map(str, record["devices"]))))
@@ -160,6 +162,17 @@ def _run_rows(study: Study) -> list[tuple[str, str]]:
         "Best", "{test_accuracy:.1%} in epoch {epoch}", record.get("best") or {}
     )
     return rows
+
+
+def _scaling(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Returns what pixels were scaled by: red, green and blue."""
+    return [
+        (
+            f"{label} of the training images",
+            ", ".join(f"{number:.4f}" for number in record["scaling"][name]),
+        )
+        for label, name in (("Mean", "mean"), ("Deviation", "std"))
+    ]
 
 
 def _fields(template: str) -> list[str]:

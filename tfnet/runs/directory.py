@@ -15,6 +15,7 @@ import numpy as np
 
 from tfnet import files
 from tfnet.errors import ConfigError, RunError, reason_of, remedy_of
+from tfnet.runs.events import FOLDER
 from tfnet.runs.lock import LOCK_FILE, RunLock
 from tfnet.runs.metrics import Metrics, csv_line
 
@@ -234,12 +235,12 @@ def _check_kinds(path: Path, run_dir: str) -> None:
                 f"--run_dir ({run_dir}) holds {name} that is no file; remove it"
                 " or name another directory."
             )
-    place = path / CHECKPOINTS
-    if place.exists() and not place.is_dir():
-        raise ConfigError(
-            f"--run_dir ({run_dir}) holds {CHECKPOINTS} that is no directory;"
-            " remove it or name another directory."
-        )
+    for name in (CHECKPOINTS, FOLDER):
+        if (path / name).exists() and not (path / name).is_dir():
+            raise ConfigError(
+                f"--run_dir ({run_dir}) holds {name} that is no directory;"
+                " remove it or name another directory."
+            )
 
 
 def _make(path: Path, *, exist_ok: bool) -> bool:

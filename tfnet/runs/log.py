@@ -48,6 +48,7 @@ class Log:
         metrics: Metrics | None,
         *,
         log_every: int,
+        also: Callable[..., None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Writes to `screen` and, unless it is None, to `metrics`.
@@ -55,11 +56,13 @@ class Log:
         Args:
           screen: Where a person looks.
           metrics: Gets the rows.
+          also: Is given every row, too, after `metrics` has it.
           log_every: How many steps of an epoch a line is about.
           clock: Gives the time in seconds.
         """
         self._screen = screen
-        self._metrics = metrics
+        self._sinks = [] if metrics is None else [metrics.add]
+        self._sinks += [] if also is None else [also]
         self._log_every = log_every
         self._clock = clock
         self._start = clock()
@@ -234,17 +237,17 @@ class Log:
         accuracy: float,
         **more: str,
     ) -> None:
-        if self._metrics is None:
-            return
-        self._metrics.add(
-            epoch=epoch + 1,
-            step=self.steps,
-            split=split,
-            loss=f"{loss:.6f}",
-            accuracy=f"{accuracy:.6f}",
-            seconds=f"{self._clock() - self._start:.3f}",
+        row = {
+            "epoch": epoch + 1,
+            "step": self.steps,
+            "split": split,
+            "loss": f"{loss:.6f}",
+            "accuracy": f"{accuracy:.6f}",
+            "seconds": f"{self._clock() - self._start:.3f}",
             **more,
-        )
+        }
+        for add in self._sinks:
+            add(**row)
 
 
 class _Sums:

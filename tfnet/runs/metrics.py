@@ -58,6 +58,15 @@ class Metrics:
         """How far the file has come; holds numbers and text."""
         return {"bytes": self._size, "waiting": self._waiting}
 
+    def rows(self) -> list[dict[str, str]]:
+        """Returns all rows so far, whether they are written or wait.
+
+        Raises:
+          OSError: The file can't be read.
+        """
+        text = files.read_bytes(self._path)[: self._size].decode()
+        return list(csv.DictReader(io.StringIO(text + self._waiting)))
+
     def add(self, **metrics: Any) -> None:
         """Adds a row; what is not given stays empty."""
         self._waiting += csv_line([metrics.get(name, "") for name in METRICS])
@@ -65,21 +74,13 @@ class Metrics:
 
     def write(self) -> None:
         """Writes the rows that wait; `failure` says whether that went well."""
-        rest = memoryview(self._waiting.encode())
         try:
-            with open(self._path, "r+b", buffering=0) as file:
-                self._size = min(self._size, os.fstat(file.fileno()).st_size)
-                file.seek(self._size)
-                while rest:
-                    rest = rest[file.write(rest) :]
-                size = file.tell()
+            self._size = files.append(
+                self._path, self._size, self._waiting.encode()
+            )
         except OSError as error:
             self.failure = error
-            # A part of a row may have got there.
-            with contextlib.suppress(OSError):
-                os.truncate(self._path, self._size)
             return
-        self._size = size
         self._waiting = ""
         self.failure = None
 

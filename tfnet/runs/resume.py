@@ -140,6 +140,7 @@ def facts(record: Mapping[str, Any]) -> dict[str, Any]:
         "run_id": record["id"],
         "settings": record["settings"],
         "dataset": record["dataset"],
+        "scaling": record["scaling"],
         "environment": environment(record),
         "resumed": record["resumed"],
     }

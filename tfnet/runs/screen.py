@@ -1,34 +1,38 @@
 """The progress of a run, as a person sees it.
 
-On a terminal, a progress bar; when piped, in a notebook and in CI, plain
-lines. Everything goes to standard output.
+On a terminal a progress bar, in a notebook one that is a line of text; when
+piped, and in CI, plain lines. Everything goes to standard output.
 """
 
+import io
 import sys
+import time
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
+
+_NOTEBOOK_SECONDS = 0.25
+# Characters; of them for the bar itself.
+_NOTEBOOK_WIDTH, _NOTEBOOK_BAR = 100, 24
 
 
 class Screen:
-    """Prints lines, and a progress bar below them where there is a terminal.
+    """Prints lines, and a progress bar where a person can see it move.
 
-    Used as a context around the training, in which the bar is shown.
+    Used as a context around the training, in which the bar moves.
     """
 
     def __init__(self, total_steps: int = 0) -> None:
         """Prepares a bar that is full after `total_steps`."""
-        self._progress: Any = None
-        self._task: Any = None
+        self._bar: _Bar | None = None
         self._total = total_steps
 
     def __enter__(self) -> "Screen":
-        """Shows the bar, on a terminal."""
+        """Shows the bar, on a terminal and in a notebook."""
         if sys.stdout is not None and sys.stdout.isatty():
-            self._progress = _bar()
-            self._task = self._progress.add_task(
-                "", total=self._total, loss="", accuracy="", rate=""
-            )
-            self._progress.start()
+            self._bar = _TerminalBar(self._total)
+        elif _goes_to_a_notebook(sys.stdout):
+            self._bar = _NotebookBar(self._total)
         return self
 
     def __exit__(
@@ -37,15 +41,14 @@ class Screen:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Takes the bar away."""
-        if self._progress is not None:
-            self._progress.stop()
+        """Takes the bar away; in a notebook it stays, as a line of text."""
+        if self._bar is not None:
+            self._bar.stop()
 
     def line(self, text: str) -> None:
-        """Prints a line, above the bar if there is one."""
-        if self._progress is not None:
-            # Not rich's own print: it wraps, colours and reads markup.
-            self._progress.console.out(text, highlight=False)
+        """Prints a line, above the bar of a terminal."""
+        if self._bar is not None:
+            self._bar.line(text)
         else:
             print(text, flush=True)
 
@@ -60,9 +63,8 @@ class Screen:
           accuracy: Of late, in [0, 1].
           rate: Images per second.
         """
-        if self._progress is not None:
-            self._progress.update(
-                self._task,
+        if self._bar is not None:
+            self._bar.update(
                 completed=step,
                 loss=f"loss {loss:.3f}",
                 accuracy=f"accuracy {accuracy:.1%}",
@@ -70,16 +72,107 @@ class Screen:
             )
 
 
-def _bar() -> Any:
+class _Bar(Protocol):
+    def line(self, text: str) -> None: ...
+
+    def update(self, **values: Any) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class _TerminalBar:
+    """Below the lines; is gone at the end."""
+
+    def __init__(self, total: int) -> None:
+        self._progress, self._task = _progress(
+            total, refresh_per_second=4, transient=True
+        )
+        self._progress.start()
+
+    def line(self, text: str) -> None:
+        # Not rich's own print: it wraps, colours and reads markup.
+        self._progress.console.out(text, highlight=False)
+
+    def update(self, **values: Any) -> None:
+        self._progress.update(self._task, **values)
+
+    def stop(self) -> None:
+        self._progress.stop()
+
+
+class _NotebookBar:
+    """A line of text that the notebook shows, and shows anew.
+
+    Not what rich has for notebooks: that needs widgets, which move nowhere but
+    in a running notebook, and leave nothing in the file.
+    """
+
+    def __init__(
+        self, total: int, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        from IPython import display
+
+        self._progress, self._task = _progress(
+            total, width=_NOTEBOOK_BAR, auto_refresh=False
+        )
+        self._clock = clock
+        self._last = clock()
+        self._handle = display.display(
+            {"text/plain": self._text()}, raw=True, display_id=True
+        )
+
+    def line(self, text: str) -> None:
+        print(text, flush=True)
+
+    def update(self, **values: Any) -> None:
+        self._progress.update(self._task, **values)
+        now = self._clock()
+        if now - self._last >= _NOTEBOOK_SECONDS:
+            self._last = now
+            self._show()
+
+    def stop(self) -> None:
+        self._show()
+
+    def _show(self) -> None:
+        self._handle.update({"text/plain": self._text()}, raw=True)
+
+    def _text(self) -> str:
+        from rich.console import Console
+
+        console = Console(
+            file=io.StringIO(),
+            width=_NOTEBOOK_WIDTH,
+            color_system=None,
+            force_jupyter=False,
+            force_terminal=False,
+        )
+        with console.capture() as capture:
+            console.print(self._progress.get_renderable())
+        return capture.get().rstrip()
+
+
+def _goes_to_a_notebook(stream: Any) -> bool:
+    """Says whether a stream is shown below the cell that writes to it."""
+    # Where it is, its module was imported.
+    module = sys.modules.get("ipykernel.iostream")
+    return module is not None and isinstance(stream, module.OutStream)
+
+
+def _progress(
+    total: int, *, width: int = 40, **options: Any
+) -> tuple[Any, Any]:
+    """Returns what both bars are drawn by, and its only task."""
     from rich import progress
 
-    return progress.Progress(
+    made = progress.Progress(
         progress.MofNCompleteColumn(),
-        progress.BarColumn(),
+        progress.TextColumn("steps"),
+        progress.BarColumn(width),
         progress.TextColumn("{task.fields[loss]}"),
         progress.TextColumn("{task.fields[accuracy]}"),
         progress.TextColumn("{task.fields[rate]}"),
-        progress.TimeRemainingColumn(),
-        refresh_per_second=4,
-        transient=True,
+        progress.TimeRemainingColumn(elapsed_when_finished=True),
+        **options,
     )
+    return made, made.add_task("", total=total, loss="", accuracy="", rate="")

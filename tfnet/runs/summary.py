@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tfnet.files import seen_from_here
+
 _WIDTH = 88
 _LABEL_WIDTH = 9
 
@@ -33,7 +35,7 @@ def first_lines(record: Mapping[str, Any], directory: Path | None) -> str:
         (
             "data",
             f"{data['name']}: {data['train']:,} training and {data['test']:,}"
-            f" test images, from {data['origin']}",
+            f" test images, from {seen_from_here(data['origin'])}",
         ),
         ("classes", f"{len(data['classes'])}: {', '.join(data['classes'])}"),
         (
@@ -59,11 +61,12 @@ def first_lines(record: Mapping[str, Any], directory: Path | None) -> str:
             f"{record['settings']['model']}, {record['parameters']:,}"
             f" parameters, in {record['settings']['precision']}",
         ),
+        *_scaling(record),
         (
             "run",
             "a dry run: a few steps on a few examples, written nowhere"
             if directory is None
-            else f"{directory}{_resumed(record)}",
+            else f"{seen_from_here(directory)}{_resumed(record)}",
         ),
     ]
     rows += [("note", note) for note in record["notes"]]
@@ -97,11 +100,27 @@ def last_lines(record: Mapping[str, Any], directory: Path | None) -> str:
             for path in directory.iterdir()
             if not path.name.startswith(".")
         )
-        lines.append(f"written to {directory}: {', '.join(names)}")
+        place = seen_from_here(directory)
+        lines.append(f"written to {place}: {', '.join(names)}")
     elif directory is None:
         lines.append("a dry run: nothing was written")
     lines += [_row("note", note) for note in record["notes"]]
     return "\n".join(lines)
+
+
+def _scaling(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Returns the line that says how pixels are scaled, if not as ever."""
+    if record["settings"].get("normalize", "seed") == "seed":
+        return []
+    mean, std = (
+        ", ".join(f"{number:.4f}" for number in record["scaling"][name])
+        for name in ("mean", "std")
+    )
+    text = (
+        "(x / 255 - mean) / std, by red, green and blue in the training images:"
+        f" mean {mean}, std {std}"
+    )
+    return [("scaling", text)]
 
 
 def _resumed(record: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfnet.data import images as image_rule
 from tfnet.data.dataset import Examples
 from tfnet.data.order import split_evenly
+from tfnet.data.scaling import Scaling
 from tfnet.training.objective import Objective, at_least_float32
 from tfnet.training.share import replica_id
 from tfnet.training.step import place
@@ -55,14 +56,18 @@ class Evaluation:
 
 
 def create_evaluate_function(
-    strategy: tf.distribute.Strategy, model: keras.Model, num_classes: int
+    strategy: tf.distribute.Strategy,
+    model: keras.Model,
+    num_classes: int,
+    scaling: Scaling,
 ) -> Any:
     """Creates the compiled function that evaluates one chunk.
 
     Args:
       strategy: The strategy in whose scope the model was made.
-      model: Takes images scaled to [-1, 1] and gives logits.
+      model: Takes scaled images and gives logits.
       num_classes: How many logits it gives.
+      scaling: Scales the pixels for it.
 
     Returns:
       A function of a tuple of images (uint8 [share, height, width, 3]) and a
@@ -77,7 +82,7 @@ def create_evaluate_function(
         share, truth = images[replica], labels[replica]
 
         def compute() -> tuple[Any, ...]:
-            logits = model(image_rule.scale(share), training=False)
+            logits = model(image_rule.scale(share, scaling), training=False)
             logits = at_least_float32(logits)
             losses = Objective().losses(truth, logits)
             guess = tf.argmax(logits, axis=-1, output_type=tf.int32)

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tfnet.data import images as image_rule
 from tfnet.data.augment import Augmentation
+from tfnet.data.scaling import Scaling
 from tfnet.training.mixup import Partners, draw_weight, partners_share
 from tfnet.training.objective import Objective
 from tfnet.training.share import Share, working_on
@@ -44,6 +45,7 @@ def share_gradients(
     share: Share,
     objective: Objective,
     augmentation: Augmentation,
+    scaling: Scaling,
     partners: Partners | None = None,
 ) -> ShareResult:
     """Returns what a share adds to its step; in a replica, while it is traced.
@@ -55,8 +57,14 @@ def share_gradients(
       share: Which examples these are, of which step.
       objective: Gives the loss of each example.
       augmentation: Changes the images.
+      scaling: Scales their pixels.
       partners: What the examples are mixed with; None: nothing.
     """
+
+    def prepared(images: Any, draws: Share) -> Any:
+        changed = augmentation(images, draws, scaling.zero)
+        return image_rule.scale(changed, scaling)
+
     model = state.model
     variables = [variable.value for variable in model.trainable_variables]
     with (
@@ -66,9 +74,9 @@ def share_gradients(
         tape.watch(variables)
         # Before this share draws: the partners draw the same way.
         others = share if partners is None else partners_share(share)
-        inputs = image_rule.scale(augmentation(images, share))
+        inputs = prepared(images, share)
         if partners is not None:
-            theirs = image_rule.scale(augmentation(partners.images, others))
+            theirs = prepared(partners.images, others)
             weight = draw_weight(share, partners.alpha)
             inputs = weight * inputs + (1 - weight) * theirs[::-1]
         logits = model(inputs, training=True)

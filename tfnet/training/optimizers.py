@@ -6,10 +6,11 @@ from typing import Any
 import keras
 
 from tfnet.errors import ConfigError, one_line
+from tfnet.training.sgd import FusedSGD
 from tfnet.user_code import import_function
 
 _NAMES = {
-    "sgd": keras.optimizers.SGD,
+    "sgd": FusedSGD,
     "adadelta": keras.optimizers.Adadelta,
     "adafactor": keras.optimizers.Adafactor,
     "adagrad": keras.optimizers.Adagrad,

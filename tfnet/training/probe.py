@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfnet.data import images as image_rule
+from tfnet.data.scaling import Scaling
 from tfnet.errors import one_line
 from tfnet.training.layers import all_layers
 from tfnet.training.share import Share, working_on
@@ -31,6 +32,7 @@ def try_in_shares(
     copy: keras.Model,
     synchronise: Callable[[keras.Model], list[str]],
     image_shape: tuple[int, int, int],
+    scaling: Scaling,
 ) -> list[str]:
     """Tries a model on a batch and on its halves, and compares.
 
@@ -40,12 +42,13 @@ def try_in_shares(
       synchronise: What is done to its layers for training; says which of
         them are known to differ.
       image_shape: Height, width and channels.
+      scaling: Scales the pixels for the model.
 
     Returns:
       A line for each other layer that differs, and in what.
     """
     try:
-        found = _differences(copy, synchronise, image_shape)
+        found = _differences(copy, synchronise, image_shape, scaling)
     except Exception as error:
         # Whatever a user's layer does: the training will tell it, or not.
         return [
@@ -72,6 +75,7 @@ def _differences(
     model: keras.Model,
     synchronise: Callable[[keras.Model], list[str]],
     image_shape: tuple[int, int, int],
+    scaling: Scaling,
 ) -> list[tuple[keras.Layer, str]]:
     """Returns the layers that differ, without those around them."""
     told = {note.partition(" ")[0] for note in synchronise(model)}
@@ -80,10 +84,10 @@ def _differences(
     shape = (_EXAMPLES, *image_shape)
     images = random.integers(0, 256, shape, np.uint8)
     half = _EXAMPLES // 2
-    whole = _try(model, layers, images, 0)
+    whole = _try(model, layers, images, 0, scaling)
     parts = [
-        _try(model, layers, images[i : i + half], i) for i in (0, half)
-    ]  # fmt: skip
+        _try(model, layers, images[i : i + half], i, scaling) for i in (0, half)
+    ]
     found = {
         id(layer): (layer, text)
         for i, layer in enumerate(layers)
@@ -120,6 +124,7 @@ def _try(
     layers: list[keras.Layer],
     images: np.ndarray,
     position: int,
+    scaling: Scaling,
 ) -> list[_Seen]:
     """Calls the model as a step of training does; says what layers saw."""
 
@@ -147,7 +152,7 @@ def _try(
             for layer, one in zip(layers, seen, strict=True):
                 stack.enter_context(_watched(layer, one))
             stack.enter_context(working_on(share))
-            model(image_rule.scale(images), training=True)
+            model(image_rule.scale(images, scaling), training=True)
         of_layer = {
             id(layer): one for layer, one in zip(layers, seen, strict=True)
         }

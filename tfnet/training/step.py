@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tfnet.data.augment import Augmentation
 from tfnet.data.feed import Block
+from tfnet.data.scaling import SEED, Scaling
 from tfnet.training.gradients import ShareResult, share_gradients
 from tfnet.training.mixup import Partners
 from tfnet.training.objective import Objective
@@ -30,6 +31,7 @@ class StepRule:
       seed: Fixes what layers and augmentation draw.
       objective: The loss of an example.
       augmentation: What is done to the images.
+      scaling: What is done to their pixels after that.
       clipping: How the gradient is bounded.
       mixup: Each example is mixed with another one of the step, by a weight
         from Beta(mixup, mixup); None: not.
@@ -38,6 +40,7 @@ class StepRule:
     seed: int
     objective: Objective = dataclasses.field(default_factory=Objective)
     augmentation: Augmentation = dataclasses.field(default_factory=Augmentation)
+    scaling: Scaling = SEED
     clipping: Clipping = dataclasses.field(default_factory=Clipping)
     mixup: float | None = None
 
@@ -63,7 +66,7 @@ class TrainFunction:
         Args:
           strategy: The strategy in whose scope the state was made.
           state: Model, optimizer and what belongs to them. The model takes
-            images scaled to [-1, 1] and gives logits.
+            scaled images and gives logits.
           image_shape: Height, width and channels of the images it is fed.
           rule: What a step does.
           accumulates: Whether a step may have several batches.
@@ -181,6 +184,7 @@ def _compile(
             share,
             rule.objective,
             rule.augmentation,
+            rule.scaling,
             partners,
         )
 
