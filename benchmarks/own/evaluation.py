@@ -29,6 +29,7 @@ def main() -> None:
     config = Config(dataset=str(data), batch_size=256)
     devices = parts.start_devices(config)
     from tfnet import training
+    from tfnet.data.scaling import SEED
     from tfnet.models.pytorch import from_state_dict
     from tfnet.models.weights import read_weights
 
@@ -38,7 +39,7 @@ def main() -> None:
         model = parts.build_model(config, classes)
         from_state_dict(model, read_weights(data / "weights.npz"))
     function = training.create_evaluate_function(
-        devices.strategy, model, classes
+        devices.strategy, model, classes, SEED
     )
     seconds = []
     for _ in range(_TIMES + 1):

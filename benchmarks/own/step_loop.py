@@ -44,6 +44,7 @@ def make_train_function(
     """Returns tfnet's train function for the seed's network, and its data."""
     prepare_process(verbose=False)
     from tfnet import parts, training
+    from tfnet.data.scaling import SEED
     from tfnet.models.pytorch import from_state_dict
     from tfnet.models.weights import read_weights
 
@@ -63,7 +64,7 @@ def make_train_function(
         strategy,
         state,
         dataset.image_shape,
-        parts.step_rule(config, dataset),
+        parts.step_rule(config, dataset, SEED),
     )
     return function, dataset
 
