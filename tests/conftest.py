@@ -7,6 +7,7 @@ from tfnet.devices.runtime import prepare_process
 
 prepare_process(verbose=False)
 
+from benchmarks import kills  # noqa: E402
 from tfnet import results  # noqa: E402
 from tfnet.data import Examples  # noqa: E402
 from tfnet.devices.start import start_devices  # noqa: E402
@@ -32,6 +33,14 @@ def no_report(request, monkeypatch):
     """A report takes a second: only tests that are about it draw one."""
     if "draws_report" not in request.keywords:
         monkeypatch.setattr(results, "draw_report", lambda run, place: [])
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder of small images in arrays, to train on in a second."""
+    place = tmp_path_factory.mktemp("arrays") / "data"
+    kills.make_data(place)
+    return str(place)
 
 
 @pytest.fixture

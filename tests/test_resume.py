@@ -18,13 +18,6 @@ from tfnet.runs import checkpoints
 from tfnet.runs.saver import Saver
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    place = tmp_path_factory.mktemp("arrays") / "data"
-    kills.make_data(place)
-    return str(place)
-
-
 def settings(data, **more):
     return {
         "dataset": data, "image_size": 16, "model": "benchmarks.kills:network",

@@ -8,20 +8,12 @@ import pytest
 from safetensors.numpy import save_file
 
 import tfnet
-from benchmarks import kills
 from tfnet import Config
 from tfnet.models import net
 from tfnet.models.pytorch import to_state_dict
 from tfnet.runs import checkpoints
 
 CLASSES = 5
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    place = tmp_path_factory.mktemp("arrays") / "data"
-    kills.make_data(place)
-    return str(place)
 
 
 @pytest.fixture(autouse=True)

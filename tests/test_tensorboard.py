@@ -21,7 +21,6 @@ from tensorboard.util.tensor_util import make_ndarray
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 import tfnet
-from benchmarks import kills
 from tfnet import Config, ConfigError, files
 from tfnet.board import Board
 from tfnet.data import Dataset
@@ -34,13 +33,6 @@ from tfnet.trainer import Trainer
 
 ROOT = Path(__file__).parents[1]
 NUMBERS = ("loss", "accuracy", "learning_rate", "images_per_second")
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    place = tmp_path_factory.mktemp("arrays") / "data"
-    kills.make_data(place)
-    return str(place)
 
 
 def settings(data, **more):

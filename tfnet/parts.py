@@ -265,15 +265,12 @@ def augmented_examples(
     Returns:
       uint8 [n, height, width, 3] and uint8 [n, times, height, width, 3].
     """
-    import numpy as np
-
     from tfnet.data.augment import Augmentation, draw_views
 
     augmentation = _augmentation(config)
     if augmentation == Augmentation():
         return None
-    count = min(len(dataset.train), _SHOWN_IMAGES)
-    images, _ = dataset.train.take(np.arange(count))
+    images, _ = dataset.train.first(_SHOWN_IMAGES)
     views = draw_views(
         augmentation,
         images,
@@ -293,14 +290,10 @@ def fed_examples(
       uint8 [n, height, width, 3], int32 [n] and uint8 [n, times, height,
       width, 3].
     """
-    import numpy as np
-
     augmented = augmented_examples(config, dataset, scaling)
     views = None if augmented is None else augmented[1]
     count = _SHOWN_EXAMPLES if views is None else len(views)
-    images, labels = dataset.train.take(
-        np.arange(min(len(dataset.train), count))
-    )
+    images, labels = dataset.train.first(count)
     return images, labels, views
 
 

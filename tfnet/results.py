@@ -60,8 +60,6 @@ def export_model(run: "Run", directory: Path | None) -> list[str]:
     Raises:
       RunError: It is not what was trained.
     """
-    import numpy as np
-
     from tfnet import exports
 
     with contextlib.ExitStack() as stack:
@@ -71,9 +69,7 @@ def export_model(run: "Run", directory: Path | None) -> list[str]:
         if not directory.is_dir():
             return ["saved_model (the run directory was removed)"]
         path = directory / "saved_model"
-        test = run.dataset.test
-        count = min(_COMPARED_IMAGES, len(test))
-        images, labels = test.take(np.arange(count))
+        images, labels = run.dataset.test.first(_COMPARED_IMAGES)
         try:
             exports.export(
                 "saved_model",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfnet import command_line, parts, results
 from tfnet.config import Config, changed_settings, profile_steps
+from tfnet.data.scaling import Scaling
 from tfnet.errors import (
     ConfigError,
     Error,
@@ -42,14 +43,11 @@ from tfnet.trained import Run
 
 if TYPE_CHECKING:
     from tfnet.data import Dataset
-    from tfnet.data.scaling import Scaling
     from tfnet.devices.start import Devices
     from tfnet.trainer import Trainer
     from tfnet.training import TrainState
 
 _DRY_RUN_STEPS = 3
-_COMPARED_IMAGES = 64
-_SAVED_MODEL = ("saved_model.pb", "variables", "assets", "fingerprint.pb")
 
 
 def run(
@@ -162,12 +160,10 @@ def _check_data(
     start: Start,
     directory: RunDirectory | None,
     dataset: "Dataset",
-    scaling: "Scaling",
+    scaling: Scaling,
 ) -> None:
     if start.checkpoint is None or directory is None:
         return
-    from tfnet.data.scaling import Scaling
-
     was = start.checkpoint.progress["dataset"]
     # The fingerprint looks at some of the images, the scaling at all.
     scaled = Scaling.read(start.checkpoint.progress.get("scaling"))
@@ -185,7 +181,7 @@ def _trainer(
     config: Config,
     devices: "Devices",
     dataset: "Dataset",
-    scaling: "Scaling",
+    scaling: Scaling,
     state: "TrainState",
     stop: StopSignals,
     directory: RunDirectory | None,

@@ -284,8 +284,8 @@ class Run:
         place = self._place(directory, "export")
         dataset = self.dataset if dataset is None else dataset
         self._check_classes(dataset)
-        images, labels = _first(dataset.test, _MOST_COMPARED)
-        calibration, _ = _first(dataset.train, _MOST_CALIBRATION)
+        images, labels = dataset.test.first(_MOST_COMPARED)
+        calibration, _ = dataset.train.first(_MOST_CALIBRATION)
         done: dict[str, Comparison] = {}
         failed = []
         for name in formats:
@@ -424,10 +424,6 @@ def _numbers(row: Mapping[str, str]) -> dict[str, Any]:
 
 def _tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-def _first(examples: "Examples", most: int) -> tuple[np.ndarray, np.ndarray]:
-    return examples.take(np.arange(min(len(examples), most)))
 
 
 def _first_filters(model: Any) -> np.ndarray | None:

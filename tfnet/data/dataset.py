@@ -54,6 +54,14 @@ class Examples:
             return self.images[indices], self.labels[indices]
         return self.images.take(indices), self.labels[indices]
 
+    def first(self, most: int) -> tuple[np.ndarray, np.ndarray]:
+        """Copies the first examples, `most` of them where there are as many.
+
+        Returns:
+          As `take`.
+        """
+        return self.take(np.arange(min(len(self), most)))
+
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
