@@ -31,7 +31,67 @@ def test_a_loss_that_only_rises_suggests_nothing():
     rates = np.geomspace(1e-6, 1, 100)
     curve = make_curve(rates, np.linspace(2, 3, 100))
     assert curve.suggestion is None
-    assert "nothing to suggest" in lr_find._text(curve)
+    text = lr_find._text(curve, remembers=True)
+    assert text.endswith(
+        "The loss fell nowhere; try another --lowest_rate, or more --steps."
+        " Nothing is suggested."
+    )
+
+
+@pytest.mark.parametrize("steps", [30, 100, 300])
+def test_chance_suggests_nothing(steps):
+    generator = np.random.default_rng(0)
+    rates = np.geomspace(1e-6, 1, steps)
+    found = [
+        make_curve(rates, draw(size=steps)).suggestion
+        for draw in (
+            lambda size: generator.normal(2.3, 0.1, size),
+            lambda size: generator.normal(2.3, 0.8, size),
+            lambda size: generator.exponential(0.5, size),
+        )
+        for _ in range(200)
+    ]
+    assert sum(one is not None for one in found) <= 0.01 * len(found)
+
+
+@pytest.mark.parametrize(("steps", "noise"), [(100, 0.1), (300, 0.15)])
+def test_a_fall_that_noise_does_not_hide_is_found(steps, noise):
+    generator = np.random.default_rng(0)
+    rates = np.geomspace(1e-6, 1, steps)
+    # A network that learns within the range, at a batch of four.
+    falling = 2.3 - 0.6 / (1 + np.exp(-4 * (np.log10(rates) + 2)))
+    for _ in range(200):
+        curve = make_curve(rates, falling + generator.normal(0, noise, steps))
+        assert curve.suggestion is not None
+        assert -3 < np.log10(curve.suggestion) < -1
+
+
+def test_what_a_curve_lacks_is_said():
+    rates = np.geomspace(1e-6, 1, 100)
+    flat = make_curve(rates, np.linspace(2.303, 2.302, 100))
+    assert flat.reason == (
+        "The loss fell by 0.0% only; try a larger --batch_size"
+    )
+    generator = np.random.default_rng(0)
+    noise = make_curve(rates, generator.normal(2.3, 0.8, 100))
+    assert "may be chance here; try a larger --batch_size" in noise.reason
+    few = make_curve(rates[:20], np.linspace(3, 1, 20))
+    assert "after 20 steps, too few" in few.reason
+    assert {flat.suggestion, noise.suggestion, few.suggestion} == {None}
+
+
+def test_too_few_steps_are_refused():
+    with pytest.raises(
+        ConfigError, match=r"--steps \(29\) must be at least 30"
+    ):
+        FindSettings(steps=29)
+
+
+def test_momentum_is_spoken_of_where_there_is_some():
+    rates = np.geomspace(1e-6, 1, 100)
+    curve = make_curve(rates, np.linspace(3, 1, 100))
+    assert "a third of it" in lr_find._text(curve, remembers=True)
+    assert "a third" not in lr_find._text(curve, remembers=False)
 
 
 def test_the_command_tries_rates_that_rise(capsys):
@@ -110,7 +170,7 @@ def test_every_setting_works_or_is_named_in_the_help():
 
 
 def test_what_has_no_effect_changes_nothing(capsys):
-    plain = {"dataset": "fashion_mnist_10k", "steps": 12, "json": True,
+    plain = {"dataset": "fashion_mnist_10k", "steps": 30, "json": True,
              "logical_devices": 8, "devices": 1}  # fmt: skip
     others = {"learning_rate": 0.5, "schedule": "step", "decay": 0.5,
               "decay_every": 1, "warmup_steps": 3, "epochs": 1, "ema": 0.9,

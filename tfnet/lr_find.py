@@ -24,11 +24,16 @@ if TYPE_CHECKING:
     from tfnet.data import Dataset
     from tfnet.devices.start import Devices
 
-_STEPS = 300
+_STEPS = 1_000
 # How many parts the curve has that are smoothed, and how far above its lowest
 # the loss may get.
 _WINDOWS = 15
 _DIVERGED = 4.0
+# What a fall must be to be one, and not luck: in standard errors of what it is
+# told from, and as a part of the loss at first.
+_STANDARD_ERRORS = 5.0
+_LEAST_FALL = 0.01
+_FEWEST_STEPS = 2 * _WINDOWS
 _LINES = 16
 _BAR = 45
 _WITHOUT_EFFECT = {
@@ -73,7 +78,8 @@ class FindSettings(Config):
     steps: int | None = same_setting(
         Config,
         "steps",
-        help=f"How many steps to try. Left unset: {_STEPS}.",
+        help=f"How many steps to try, {_FEWEST_STEPS} at least. Left unset:"
+        f" {_STEPS:,}.",
     )
     json: bool = setting(False, "Print one JSON object.", kind=bool)
 
@@ -85,6 +91,11 @@ class FindSettings(Config):
                 f"--lowest_rate ({self.lowest_rate}) must be below"
                 f" --highest_rate ({self.highest_rate})."
             )
+        if self.steps is not None and self.steps < _FEWEST_STEPS:
+            raise ConfigError(
+                f"--steps ({self.steps}) must be at least {_FEWEST_STEPS}: of"
+                " fewer losses no fall can be told from chance."
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,13 +106,15 @@ class Curve:
       rates: The rate of each step, geometric: float64 [steps].
       losses: The mean loss of each step: float64 [steps].
       smoothed: Their median over the steps around: the same.
-      suggestion: The rate where that falls fastest; None: it never falls.
+      suggestion: The rate where that falls fastest; None: there is none.
+      reason: Why there is none; None: there is one.
     """
 
     rates: np.ndarray
     losses: np.ndarray
     smoothed: np.ndarray
     suggestion: float | None
+    reason: str | None
 
 
 def make_curve(rates: np.ndarray, losses: np.ndarray) -> Curve:
@@ -112,26 +125,78 @@ def make_curve(rates: np.ndarray, losses: np.ndarray) -> Curve:
       losses: The loss of each step, finite: float64 [steps].
     """
     smoothed = _smoothed(losses)
-    # Beyond the lowest, it only falls again by chance.
-    end = int(np.argmin(smoothed)) + 1
+    # At its ends, the curve is the median of half a window.
+    reach = _reach(losses)
+    whole = smoothed[reach:-reach]
+    reason = _why_none(losses, whole)
     suggestion = None
-    if end >= 3:
-        slopes = np.gradient(smoothed[:end], np.log(rates[:end]))
-        steepest = int(np.argmin(slopes))
-        suggestion = float(rates[steepest]) if slopes[steepest] < 0 else None
-    return Curve(rates, losses, smoothed, suggestion)
+    if reason is None:
+        suggestion = float(rates[reach + _steepest(whole, reach)])
+    return Curve(rates, losses, smoothed, suggestion, reason)
+
+
+def _steepest(smoothed: np.ndarray, reach: int) -> int:
+    """Returns where a curve falls most, from a window to the next."""
+    # Beyond the lowest, it only falls again by chance.
+    falling = smoothed[: int(np.argmin(smoothed)) + 1]
+    # From step to step, most of a median's change is chance.
+    falls = falling[: -2 * reach] - falling[2 * reach :]
+    if not len(falls):
+        return len(falling) // 2
+    return reach + int(np.argmax(falls))
+
+
+def _why_none(losses: np.ndarray, smoothed: np.ndarray) -> str | None:
+    """Says why no rate follows from losses; None: one does."""
+    if len(losses) < _FEWEST_STEPS:
+        return (
+            f"The loss went up or was not finite after {len(losses):,} steps,"
+            " too few to tell anything; try a lower --lowest_rate"
+        )
+    fall = smoothed[0] - smoothed.min()
+    if fall <= 0:
+        return "The loss fell nowhere; try another --lowest_rate"
+    if fall < _LEAST_FALL * smoothed[0]:
+        return (
+            f"The loss fell by {fall / smoothed[0]:.1%} only; try a larger"
+            " --batch_size"
+        )
+    least = _STANDARD_ERRORS * _error_of_differences(losses)
+    if fall < least:
+        return (
+            f"The loss fell by {fall:.2g}, and less than {least:.2g} may be"
+            " chance here; try a larger --batch_size"
+        )
+    return None
+
+
+def _error_of_differences(losses: np.ndarray) -> float:
+    """Returns the standard error of a difference of two smoothed losses.
+
+    From the median of the differences between neighbours, which neither a slow
+    rise or fall nor a few wild steps change: sigma = 1.4826 median|difference|
+    / sqrt(2) for normal noise, and sqrt(pi / 2) sigma / sqrt(n) for a median
+    of n.
+    """
+    sigma = 1.4826 * np.median(np.abs(np.diff(losses))) / np.sqrt(2)
+    width = 2 * _reach(losses) + 1
+    return float(np.sqrt(2) * np.sqrt(np.pi / 2) * sigma / np.sqrt(width))
 
 
 def _smoothed(losses: np.ndarray) -> np.ndarray:
     # Around each step, not before it: an average of what was before lags, and
     # would suggest too high a rate.
-    reach = max(1, len(losses) // (2 * _WINDOWS))
+    reach = _reach(losses)
     return np.array(
         [
             np.median(losses[max(0, i - reach) : i + reach + 1])
             for i in range(len(losses))
         ]
     )
+
+
+def _reach(losses: np.ndarray) -> int:
+    return max(1, len(losses) // (2 * _WINDOWS))
 
 
 def find(config: FindSettings) -> Curve:
@@ -157,7 +222,8 @@ def find(config: FindSettings) -> Curve:
         fields = dataclasses.asdict(curve)
         print(json.dumps({k: _plain(v) for k, v in fields.items()}))
     else:
-        print(_text(curve))
+        remembers = config.optimizer != "sgd" or config.momentum > 0
+        print(_text(curve, remembers=remembers))
     return curve
 
 
@@ -223,8 +289,13 @@ def _plain(value: object) -> object:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def _text(curve: Curve) -> str:
-    """Returns the curve in a few lines, and what follows from it."""
+def _text(curve: Curve, *, remembers: bool) -> str:
+    """Returns the curve in a few lines, and what follows from it.
+
+    Args:
+      curve: The curve.
+      remembers: Whether the optimizer goes by earlier gradients, too.
+    """
     count = len(curve.rates)
     chosen = np.unique(np.linspace(0, count - 1, _LINES).astype(int))
     full = 1.5 * max(float(curve.smoothed[0]), 1e-300)
@@ -236,16 +307,17 @@ def _text(curve: Curve) -> str:
             f"  {'#' * round(_BAR * part)}"
         )
     if curve.suggestion is None:
-        lines.append(
-            "The loss fell nowhere, so there is nothing to suggest; try"
-            " another --lowest_rate, or more --steps."
-        )
+        lines.append(f"{curve.reason}, or more --steps. Nothing is suggested.")
     else:
         lines.append(
             "The loss falls fastest at"
-            f" --learning_rate={curve.suggestion:.1e} ({count:,} steps tried);"
-            " with --momentum or adam, a third of it is on the safe side."
+            f" --learning_rate={curve.suggestion:.1e} ({count:,} steps tried)."
         )
+        if remembers:
+            lines.append(
+                "Momentum shows late what a rate does: a third of it is on the"
+                " safe side."
+            )
     return "\n".join(lines)
 
 
