@@ -253,6 +253,15 @@ def test_a_set_that_cannot_be_downloaded_is_told_soon(monkeypatch):
     assert time.monotonic() - begin < 60
 
 
+def test_a_file_in_the_place_of_the_data_is_named(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("mine")
+    with pytest.raises(tfnet.DataError) as caught:
+        opened("mnist", data_dir=str(file))
+    assert str(caught.value).startswith(f"--data_dir ({file}) must be a direct")
+    assert f"{file} is no directory" in str(caught.value)
+
+
 def test_reaching_a_server_has_a_limit(monkeypatch):
     monkeypatch.undo()
     waiting = threading.Event()

@@ -93,6 +93,42 @@ def test_what_is_none_is_named(kind, picture, tmp_path):
     assert "bad one.jpg is no image" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("labels.csv", ["labels.csv is no image that can be read (JPEG, PNG"]),
+        ("README.txt", ["README.txt is no image", "mend it or remove it."]),
+        ("a.tif", ["it is a TIFF; convert it to PNG or JPEG, or remove it."]),
+        ("a.webp", ["it is a WebP with alpha; convert it to PNG or JPEG,"]),
+        ("b.webp", ["it is a WebP with animation; convert it to PNG or"]),
+    ],
+)
+def test_every_other_file_in_a_class_is_an_error(
+    name, parts, picture, tmp_path
+):
+    second = Image.new("RGB", picture.size)
+    content = {
+        "a.tif": saved(picture, "tiff"),
+        "a.webp": saved(picture, "webp"),
+        "b.webp": saved(
+            picture.convert("RGB"),
+            "webp",
+            save_all=True,
+            append_images=[second],
+        ),
+    }.get(name, b"path,label")
+    make(tmp_path, "train/a/1.png", "train/b/1.png", "test/a/1.png")
+    # Beside the classes, a file is no example.
+    for place in ("", "train", "test"):
+        (tmp_path / place / name).write_bytes(content)
+    assert opened(tmp_path).counts == {"train": 2, "test": 1}
+    (tmp_path / "train" / "b" / name).write_bytes(content)
+    with pytest.raises(tfnet.DataError) as caught:
+        opened(tmp_path)
+    for part in parts:
+        assert part in str(caught.value)
+
+
 def test_links_to_themselves_are_named(tmp_path):
     make(tmp_path, "train/a/1.png", "train/b/1.png", "test/a/1.png")
     loop = tmp_path / "train" / "a" / "loop.png"

@@ -456,6 +456,7 @@ def test_a_file_in_the_way_of_the_cache_is_named(tmp_path):
         with pytest.raises(tfnet.DataError) as caught:
             materialise(source, place)
         assert f"--cache_dir ({place})" in str(caught.value)
+        assert f"{tmp_path / 'file'} is no directory" in str(caught.value)
     assert (tmp_path / "file").read_text() == "kept"
 
 

@@ -139,6 +139,24 @@ def test_a_checkpoint_of_another_model_is_refused(data):
     assert "It must be a run of the same model, classes, image size" in text
 
 
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+def test_weights_in_float32_start_a_run_that_computes_in_less(precision, data):
+    run(data, run_dir="first")
+    arrays = checkpoints.newest(Path("first", "checkpoints")).checkpoint.arrays
+    # At this rate no step changes a bit.
+    after = run(
+        data, init_from="first", precision=precision, learning_rate=1e-30
+    )
+    assert_equal(after.model.get_weights(), [arrays[f"model/{n}"]
+                                             for n in range(10)])  # fmt: skip
+
+
+def test_weights_of_another_type_are_refused(data):
+    run(data, run_dir="first")
+    text = error_of(data, init_from="first", precision="float64")
+    assert "type of weights (float64 by --precision=float64, else" in text
+
+
 def test_a_file_is_for_the_seeds_network_only():
     for name in ("a.pt", "a.pth", "a.safetensors", "a.npz"):
         with pytest.raises(tfnet.ConfigError, match="for --model=net; with"):

@@ -312,6 +312,20 @@ def test_the_command_exports_and_says_how_it_compares(run, tmp_path, capsys):
         ExportSettings(run_dir="r", format="keras,oops")
 
 
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_a_file_in_the_place_of_the_output_is_named_first(place, run, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    settings = ExportSettings(
+        run_dir=str(tmp_path / "nowhere"), output_dir=str(tmp_path / place)
+    )
+    with pytest.raises(
+        ConfigError,
+        match=r"^--output_dir \(.*\) must be a directory.*file is no directory",
+    ):
+        export(settings)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
 def test_what_can_not_be_exported_is_named_and_the_rest_written(run, tmp_path):
     with pytest.raises(tfnet.RunError, match=r"not exported: pytorch: "):
         run.export(["pytorch", "keras"], tmp_path)

@@ -6,6 +6,7 @@ FlagValues of their own, so that nothing global is touched.
 
 import dataclasses
 import difflib
+import errno
 import io
 import os
 import re
@@ -66,6 +67,7 @@ def parse(arguments: Sequence[str], kind: type[_Settings]) -> _Settings:
         rest = values(["tfnet", *arguments])
         _refuse_without_effect(arguments, kind)
     except flags.UnrecognizedFlagError as error:
+        _refuse_as_name(arguments, kind)
         raise ConfigError(_unknown(error.flagname, kind)) from error
     except flags.IllegalFlagValueError as error:
         raise _illegal(error, kind) from error
@@ -94,6 +96,17 @@ def parse(arguments: Sequence[str], kind: type[_Settings]) -> _Settings:
     if others is not None:
         given[others.name] = tuple(rest[1:])
     return kind(**given)
+
+
+def _refuse_as_name(arguments: Sequence[str], kind: type[Settings]) -> None:
+    """Raises ConfigError where a file that is there was taken for a flag."""
+    for argument in arguments:
+        is_flag = argument.startswith("-") and argument != "-"
+        if _others(kind) and is_flag and os.path.lexists(argument):
+            raise ConfigError(
+                f"{argument} begins as a flag does; for the file of that name,"
+                f" write ./{argument}."
+            )
 
 
 def _refuse_without_effect(
@@ -161,6 +174,8 @@ def main(
     what: str,
     body: Callable[[_Settings], object],
     kind: type[_Settings],
+    *,
+    needs_output: bool = True,
 ) -> None:
     """Runs a command: parses `sys.argv`, calls `body`, exits.
 
@@ -172,8 +187,10 @@ def main(
       what: One sentence about it, for `--help`.
       body: Does the work.
       kind: Its settings.
+      needs_output: Whether it is in vain where standard output is closed;
+        else what it is for lies in files.
     """
-    _open_closed_streams()
+    has_output = _open_closed_streams()
     # A scheduler may send it at any time; only a run has a use for it.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     # Names of classes and files are printed whatever the terminal can show.
@@ -187,6 +204,8 @@ def main(
             print(_help(command, what, kind), flush=True)
             return
         config = parse(arguments, kind)
+        if needs_output and not has_output:
+            raise OSError(errno.EBADF, "it is closed")
         verbose = getattr(config, "verbosity", 0) > 0
         body(config)
     except Error as error:
@@ -217,12 +236,16 @@ def main(
         sys.exit(130)
 
 
-def _open_closed_streams() -> None:
+def _open_closed_streams() -> bool:
     """Gives a process that was started without them its three streams.
 
     Else a file of the run would get their numbers, and what TensorFlow writes
     to standard error would land in it.
+
+    Returns:
+      Whether standard output was open.
     """
+    closed = set()
     for number, name, mode in (
         (0, "stdin", "r"),
         (1, "stdout", "w"),
@@ -231,12 +254,14 @@ def _open_closed_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
+            closed.add(name)
             opened = os.open(os.devnull, os.O_RDWR)
             if opened != number:
                 os.dup2(opened, number)
                 os.close(opened)
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
+    return "stdout" not in closed
 
 
 def _forget_output() -> None:

@@ -118,8 +118,9 @@ class Config(Settings):
         "Start from given weights: a .pt, .pth, .safetensors or .npz file of"
         " the seed's network as PyTorch names them, or a run directory, whose"
         " newest checkpoint is taken (the averaged weights where there are"
-        " some). A run that goes on keeps its own. Left unset: --seed draws"
-        " them.",
+        " some), of any --precision that keeps its weights in the same type:"
+        " float64 in float64, the others in float32. A run that goes on keeps"
+        " its own. Left unset: --seed draws them.",
         kind=str,
         example="runs/first",
         # It has no effect on a run that goes on, and its path may be another.

@@ -31,6 +31,12 @@ def remedy_of(error: OSError) -> str:
     return "mend that"
 
 
+def counted(number: int, noun: str) -> str:
+    """Returns a number of things in words: 1 name, 2 names."""
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{ending}"
+
+
 class Error(Exception):
     """Something a user can cause and mend; its text is one line for them."""
 

@@ -1,10 +1,11 @@
 """Export: `python -m tfnet.export --run_dir=R --format=keras,onnx`."""
 
 import dataclasses
+from pathlib import Path
 
-from tfnet import command_line
+from tfnet import command_line, files
 from tfnet.errors import ConfigError
-from tfnet.exports import FORMATS
+from tfnet.exports import FORMATS, chosen
 from tfnet.run_settings import RunSettings
 from tfnet.settings import setting
 
@@ -32,17 +33,7 @@ class ExportSettings(RunSettings):
     def __post_init__(self) -> None:
         """Checks every field, then the formats."""
         super().__post_init__()
-        names = self.formats
-        if not set(names) <= set(FORMATS) or len(set(names)) < len(names):
-            raise ConfigError(
-                f"--format ({self.format}) must be some of {_ALL}, each once,"
-                " with commas between; for example --format=keras,onnx."
-            )
-
-    @property
-    def formats(self) -> list[str]:
-        """The names in --format."""
-        return self.format.split(",")
+        chosen(self.format, "--format")
 
 
 def export(settings: ExportSettings) -> None:
@@ -52,17 +43,29 @@ def export(settings: ExportSettings) -> None:
       settings: The settings.
 
     Raises:
-      ConfigError: There is no such run, or a package is not installed.
+      ConfigError: There is no such run, a package is not installed, or no
+        directory can be made there.
       DataError: The data can't be had.
       RunError: A format could not be had; all others were written.
     """
+    if settings.output_dir is not None:
+        _check_place(settings.output_dir)
     run, dataset = settings.open()
     run.export(
-        settings.formats,
+        settings.format,
         settings.output_dir,
         dataset=dataset,
         tell=lambda line: print(line, flush=True),
     )
+
+
+def _check_place(output_dir: str) -> None:
+    """Finds out before the work whether a directory can be made there."""
+    why_not = files.why_no_directory(Path(output_dir).expanduser())
+    if why_not is not None:
+        raise ConfigError(
+            f"--output_dir ({output_dir}) {why_not}. Name another place."
+        )
 
 
 if __name__ == "__main__":
@@ -71,4 +74,5 @@ if __name__ == "__main__":
         "Export the model of a run, load it back, and compare.",
         export,
         ExportSettings,
+        needs_output=False,
     )

@@ -56,6 +56,29 @@ def seen_from_here(place: str | Path) -> str:
     return str(place).removeprefix(here)
 
 
+def why_no_directory(path: Path) -> str | None:
+    """Says why nothing could be written into a directory, or one be made.
+
+    Args:
+      path: The directory, or where it is to be.
+
+    Returns:
+      The rule and what is in the way, without a stop; None: nothing is.
+    """
+    rule = "must be a directory that can be written, or a place for one"
+    there = (one for one in (path, *path.parents) if os.path.lexists(one))
+    place = next(there, path)
+    try:
+        is_directory = stat.S_ISDIR(os.stat(place).st_mode)
+    except OSError as error:
+        return f"{rule}; {place} can't be looked at: {error.strerror}"
+    if not is_directory:
+        return f"{rule}; {place} is no directory"
+    if not os.access(place, os.W_OK | os.X_OK):
+        return f"{rule}; {place} can't be written"
+    return None
+
+
 def append(path: Path, size: int, data: bytes) -> int:
     """Writes behind what is known of a file.
 

@@ -180,7 +180,8 @@ def _start_weights(
     except ValueError as error:
         raise ConfigError(
             f"{where} does not fit the model: of {found.name}, {error}. It must"
-            " be a run of the same model, classes, image size and precision."
+            " be a run of the same model, classes, image size and type of"
+            " weights (float64 by --precision=float64, else float32)."
         ) from error
     kind = "averaged weights" if "average/0" in arrays else "weights"
     return [

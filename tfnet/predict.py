@@ -3,9 +3,9 @@
 Needs the SavedModel alone: no code of the model, no data set, no tfnet inside.
 """
 
+import contextlib
 import csv
 import dataclasses
-import glob
 import io
 import json
 import os
@@ -17,14 +17,12 @@ from typing import Any, Self, TextIO
 
 import numpy as np
 
-from tfnet import command_line
+from tfnet import arguments, command_line
 from tfnet.config import Config
-from tfnet.data.names import natural_order
+from tfnet.data.kinds import why_no_image
 from tfnet.errors import ConfigError, RunError, reason_of
+from tfnet.image_names import find_images
 from tfnet.settings import Settings, same_setting, setting
-
-_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
-_NO_IMAGE = "no image that can be read (JPEG, PNG, GIF, BMP or WebP)"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,7 +33,8 @@ class PredictSettings(Settings):
         (),
         "First a run directory, or a saved_model directory; then images: files,"
         " folders (every image below them), patterns such as 'img/*.png', or -"
-        " for names on the standard input, one a line.",
+        " for names on the standard input, one a line. A file whose name begins"
+        " with a - is written ./-name.",
         kind=tuple,
     )
     top_k: int = setting(
@@ -87,7 +86,7 @@ def predict(settings: PredictSettings) -> None:
       settings: The settings.
 
     Raises:
-      ConfigError: There is no such model.
+      ConfigError: There is no such model, or no name on standard input.
       RunError: Some files are no images; all others were printed.
     """
     model, *images = settings.model_and_images
@@ -118,6 +117,7 @@ def find_saved_model(place: str) -> Path:
     Raises:
       ConfigError: It is none and holds none.
     """
+    arguments.check_home("the model", place)
     path = Path(place).expanduser()
     for one in (path, path / "saved_model"):
         if (one / "saved_model.pb").is_file():
@@ -126,49 +126,6 @@ def find_saved_model(place: str) -> Path:
         f"{place} must be a run directory with a saved_model/ in it, or a"
         " saved_model directory; it is neither."
     )
-
-
-def find_images(
-    given: Sequence[str],
-) -> tuple[list[str], list[tuple[str, str]]]:
-    """Returns the files that are meant, and what is not there, and why.
-
-    Args:
-      given: Files, folders, patterns, or `-` for names on standard input.
-    """
-    files: list[str] = []
-    missing: list[tuple[str, str]] = []
-    for name in given:
-        if name == "-":
-            lines = sys.stdin.buffer.read().split(b"\n")
-            files += [os.fsdecode(line) for line in lines if line]
-            continue
-        path = os.path.expanduser(name)
-        if os.path.isdir(path):
-            found = list(_images_below(path))
-            files += found
-            if not found:
-                missing.append((name, "a folder without an image"))
-        elif glob.has_magic(path) and not os.path.lexists(path):
-            found = sorted(glob.glob(path, recursive=True), key=natural_order)
-            files += [one for one in found if not os.path.isdir(one)]
-            if not found:
-                missing.append((name, "a pattern that fits no file"))
-        else:
-            files.append(path)
-    return files, missing
-
-
-def _images_below(folder: str) -> Iterator[str]:
-    for place, folders, names in os.walk(folder):
-        folders[:] = sorted(
-            (one for one in folders if not one.startswith(".")),
-            key=natural_order,
-        )
-        for name in sorted(names, key=natural_order):
-            is_hidden = name.startswith(".")
-            if name.lower().endswith(_SUFFIXES) and not is_hidden:
-                yield os.path.join(place, name)
 
 
 def predictions(
@@ -227,10 +184,16 @@ class _Model:
 
         start_without_strategy()
         try:
+            # Of a damaged one, `load` prints a traceback, and goes on.
+            with contextlib.suppress(FileNotFoundError):
+                tf.saved_model.experimental.read_fingerprint(str(path))
             self._loaded = tf.saved_model.load(str(path))
             self._function = self._loaded.signatures["encoded"]
             about = self._loaded.signatures["about"]()
-        except (OSError, KeyError, ValueError, tf.errors.OpError) as error:
+        except MemoryError:
+            raise
+        except Exception as error:
+            # What TensorFlow raises depends on where a file is damaged.
             raise ConfigError(
                 f"{path} is no model that this tfnet exported, or is damaged;"
                 " export it again."
@@ -252,7 +215,8 @@ class _Model:
             found = self._function(encoded=encoded)["probabilities"].numpy()
         except tf.errors.OpError:
             if len(contents) == 1:
-                return [], [(contents[0][0], _NO_IMAGE)]
+                name, data = contents[0]
+                return [], [(name, "; ".join(filter(None, why_no_image(data))))]
             # TensorFlow does not say which one it was.
             alone = [self.predict([one], top_k) for one in contents]
             return (

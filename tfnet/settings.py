@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
+from tfnet.arguments import check_home, wrong
 from tfnet.errors import ConfigError
 
 
@@ -109,10 +110,20 @@ class Settings:
           The settings. Neither `sys.argv` nor absl's FLAGS is touched.
 
         Raises:
-          ConfigError: A flag is unknown or its value breaks its rule.
+          ConfigError: A flag is unknown or its value breaks its rule, or that
+            is no list of flags.
         """
         from tfnet import command_line
 
+        is_row = isinstance(arguments, Sequence)
+        if isinstance(arguments, str) or not (
+            is_row and all(isinstance(one, str) for one in arguments)
+        ):
+            raise wrong(
+                "arguments",
+                arguments,
+                "a list of flags; for example ['--epochs=1']",
+            )
         return command_line.parse(arguments, cls)
 
 
@@ -169,6 +180,8 @@ def _check(field: dataclasses.Field, value: Any) -> Any:
     )
     if not is_kind or not _within(rule, value):
         raise wrong_value(field, value)
+    if kind is str:
+        check_home(f"--{field.name}", value)
     return value
 
 

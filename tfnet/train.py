@@ -12,13 +12,14 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tfnet import command_line, parts, results
+from tfnet import arguments, command_line, parts, results
 from tfnet.config import Config, changed_settings, profile_steps
 from tfnet.data.scaling import Scaling
 from tfnet.errors import (
     ConfigError,
     Error,
     RunError,
+    counted,
     one_line,
 )
 from tfnet.flagfile import flagfile
@@ -82,6 +83,12 @@ def run(
       Interrupted: A signal ended it; what it had reached is saved.
     """
     started = time.monotonic()
+    arguments.check(
+        "config",
+        config,
+        Config,
+        "a tfnet.Config; for example tfnet.Config(epochs=1)",
+    )
     if config.dry_run:
         config = _shortened(config)
     if config.tensorboard:
@@ -219,9 +226,10 @@ def _check_profile(text: str, trainer: "Trainer") -> list[str]:
     first, last = profile_steps(text)
     done = trainer.progress.step
     if last > trainer.total:
+        end = trainer.total
         raise ConfigError(
-            f"--profile ({text}) must end within the {trainer.total:,} steps of"
-            f" the run; for example --profile={trainer.total}-{trainer.total}."
+            f"--profile ({text}) must end within the run's"
+            f" {counted(end, 'step')}; for example --profile={end}-{end}."
         )
     if first > done:
         return []
@@ -346,4 +354,5 @@ if __name__ == "__main__":
         "Train an image classifier on all visible devices, and export it.",
         run,
         Config,
+        needs_output=False,
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from tfnet import files, parts
+from tfnet import arguments, files, parts
 from tfnet.config import Config
 from tfnet.data.scaling import Scaling
 from tfnet.errors import (
@@ -18,6 +18,7 @@ from tfnet.errors import (
     DataError,
     Error,
     RunError,
+    counted,
     reason_of,
     remedy_of,
 )
@@ -85,7 +86,7 @@ class Run:
         Raises:
           ConfigError: It holds no run, or one whose files can't be read.
         """
-        path = Path(directory).expanduser().absolute()
+        path = arguments.place("directory", directory)
         where = f"--run_dir ({directory})"
         if not path.is_dir() or not holds_a_run(path):
             raise ConfigError(f"{where} must be a directory that holds a run.")
@@ -139,9 +140,9 @@ class Run:
 
     def open_dataset(
         self,
-        dataset: str | None = None,
-        data_dir: str | None = None,
-        cache_dir: str | None = None,
+        dataset: str | Path | None = None,
+        data_dir: str | Path | None = None,
+        cache_dir: str | Path | None = None,
     ) -> "Dataset":
         """Opens the data of the run, or others with the same classes.
 
@@ -151,16 +152,12 @@ class Run:
           cache_dir: See `Config.cache_dir`; None: that of the run.
 
         Raises:
+          ConfigError: That is no name and no place.
           DataError: They can't be had, or have other classes.
         """
-        given = {
-            "dataset": dataset,
-            "data_dir": data_dir,
-            "cache_dir": cache_dir,
-        }
-        changes: dict[str, Any] = {
-            k: v for k, v in given.items() if v is not None
-        }
+        changes = arguments.texts(
+            {"dataset": dataset, "data_dir": data_dir, "cache_dir": cache_dir}
+        )
         parts.start_without_training()
         from tfnet.data.holdout import UselessFractionError
 
@@ -175,6 +172,32 @@ class Run:
             found = parts.open_dataset(config, tell=_tell)
         self._check_classes(found)
         return found
+
+    def _data(self, dataset: "Dataset | str | Path | None") -> "Dataset":
+        """Returns the data that a program names or gives; None: the run's."""
+        if dataset is None:
+            return self.dataset
+        if isinstance(dataset, str | Path):
+            return self.open_dataset(dataset)
+        from tfnet.data import Dataset
+
+        arguments.check(
+            "dataset",
+            dataset,
+            Dataset,
+            "what --dataset takes, such as 'photos', or what open_dataset"
+            " returns",
+        )
+        self._check_classes(dataset)
+        height, width, _ = dataset.image_shape
+        size = self.config.image_size
+        if (height, width) != (size, size):
+            raise DataError(
+                f"dataset ({dataset.name}) must have images of the run's"
+                f" --image_size ({size}); they are {height} x {width}."
+                " open_dataset brings them to it."
+            )
+        return dataset
 
     def _check_classes(self, dataset: "Dataset") -> None:
         if dataset.class_names != self.class_names:
@@ -220,43 +243,53 @@ class Run:
         """Returns the probability of each class for images.
 
         Args:
-          images: uint8 [n, height, width, 3], of any size.
+          images: uint8, from 0 to 255, [n, height, width, 3], or, grey, [n,
+            height, width, 1] or [n, height, width], of any size.
 
         Returns:
           float [n, classes], each row of sum 1.
-        """
-        from tfnet.data import Examples
 
+        Raises:
+          DataError: They are not like that; the text says how to make them so.
+        """
         parts.start_without_training()
+        from tfnet.data import Examples
+        from tfnet.data.given_images import as_images, refuse_one_image
         from tfnet.data.images import resize
         from tfnet.scores import softmax
 
+        refuse_one_image(images, "images")
+        images = as_images(images, "images")
         resized = resize(images, self.config.image_size).numpy()
         labels = np.zeros(len(resized), np.int32)
         return softmax(self.logits(Examples(resized, labels)))
 
-    def evaluate(self, dataset: "Dataset | None" = None) -> "Scores":
+    def evaluate(
+        self, dataset: "Dataset | str | Path | None" = None
+    ) -> "Scores":
         """Returns how good the model is on test examples.
 
         Args:
-          dataset: Its test examples are taken; None: those of the run.
+          dataset: Its test examples are taken: what `open_dataset` takes or
+            returns; None: those of the run.
 
         Raises:
-          DataError: It has other classes than the run.
+          ConfigError: That is no name and no place.
+          DataError: It can't be had, or has other classes than the run, or
+            images of another size.
         """
         from tfnet.scores import score
 
-        dataset = self.dataset if dataset is None else dataset
-        self._check_classes(dataset)
+        dataset = self._data(dataset)
         logits = self.logits(dataset.test)
         return score(dataset.test.labels, logits, self.class_names)
 
     def export(
         self,
-        formats: Sequence[str],
+        formats: str | Sequence[str],
         directory: str | Path | None = None,
         *,
-        dataset: "Dataset | None" = None,
+        dataset: "Dataset | str | Path | None" = None,
         tell: Callable[[str], None] = lambda line: None,
     ) -> dict[str, "Comparison"]:
         """Exports the model; each file is loaded back and compared.
@@ -264,26 +297,29 @@ class Run:
         A model card, README.md, is written beside what was exported.
 
         Args:
-          formats: Names of `exports.FORMATS`.
+          formats: Names of `exports.FORMATS`, in a row or as one text with
+            commas between.
           directory: Where to write; None: export/ in the run directory.
-          dataset: Whose test images to compare on, the first 10,000 at most;
-            None: that of the run.
+          dataset: Whose test images to compare on, the first 10,000 at most:
+            what `open_dataset` takes or returns; None: that of the run.
           tell: Is given a line for each format.
 
         Returns:
           How each compares with the model, by its format.
 
         Raises:
-          ConfigError: There is no such format, or no directory.
-          DataError: The data can't be had.
+          ConfigError: There is no such format, or one is there twice; there
+            is no directory; an argument is not of its kind.
+          DataError: The data can't be had, or do not fit.
           RunError: Some could not be had; all others were written.
         """
         from tfnet import exports
         from tfnet.exports.card import write_card
 
+        formats = exports.chosen(formats)
+        arguments.check_function("tell", tell)
         place = self._place(directory, "export")
-        dataset = self.dataset if dataset is None else dataset
-        self._check_classes(dataset)
+        dataset = self._data(dataset)
         images, labels = dataset.test.first(_MOST_COMPARED)
         calibration, _ = dataset.train.first(_MOST_CALIBRATION)
         done: dict[str, Comparison] = {}
@@ -363,7 +399,7 @@ class Run:
 
     def _place(self, directory: str | Path | None, name: str) -> Path:
         if directory is not None:
-            return Path(directory).expanduser().absolute()
+            return arguments.place("directory", directory)
         if self.directory is None:
             raise ConfigError("a dry run has no directory to write to.")
         return self.directory / name
@@ -376,7 +412,18 @@ class Run:
 
         Returns:
           float [n, classes].
+
+        Raises:
+          ConfigError: They are no `Examples`.
         """
+        from tfnet.data import Examples
+
+        arguments.check(
+            "examples",
+            examples,
+            Examples,
+            "tfnet.data.Examples, such as dataset.test; `predict` takes images",
+        )
         from tfnet.models.logits import compute_logits
         from tfnet.models.precision import computing_in
 
@@ -442,7 +489,8 @@ def _compared(path: Path, comparison: "Comparison") -> str:
     difference = comparison.accuracy - comparison.reference_accuracy
     return (
         f"{path}: {_size(path) / 2**10:,.0f} KiB, accuracy"
-        f" {comparison.accuracy:.2%} on {comparison.images:,} test images"
+        f" {comparison.accuracy:.2%} on"
+        f" {counted(comparison.images, 'test image')}"
         f" ({difference * 100:+.2f} points), logits within"
         f" {comparison.max_difference:.2g}"
     )

@@ -16,7 +16,7 @@ from tfnet.data import holdout, source
 from tfnet.data.dataset import Dataset, Examples
 from tfnet.data.image_file import ImageFile
 from tfnet.data.names import short_name
-from tfnet.errors import DataError
+from tfnet.errors import DataError, counted
 
 CLASSES_FILE = "classes.txt"
 
@@ -189,8 +189,8 @@ def _names(root: Path, splits: _Splits) -> tuple[str, str, tuple[str, ...]]:
     if highest >= len(splits.train) > 0:
         raise DataError(
             f"{root} has the label {highest}, and only"
-            f" {len(splits.train)} training images; labels count the"
-            " classes from 0."
+            f" {counted(len(splits.train), 'training image')}; labels count"
+            " the classes from 0."
         )
     classes = tuple(str(label) for label in range(highest + 1))
     return name, str(root.absolute()), classes

@@ -107,7 +107,9 @@ def open_copy(path: Path, *, rows: int = ROWS_PER_FILE) -> source.Source:
         zlib.error,
         ValueError,
     ) as error:
-        raise DataError(f"{path} is damaged or incomplete: {error}") from error
+        # tarfile tells below what each of its ways has said.
+        reason = str(error).partition(":\n")[0]
+        raise DataError(f"{path} is damaged or incomplete: {reason}") from error
     images = np.concatenate([images for images, _ in batches[:-1]])
     labels = np.concatenate([labels for _, labels in batches[:-1]])
     return source.from_examples(

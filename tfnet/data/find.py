@@ -23,7 +23,7 @@ from tfnet.data import (
 )
 from tfnet.data.dataset import Dataset
 from tfnet.data.source import SPLITS, Source
-from tfnet.errors import DataError, one_line
+from tfnet.errors import DataError, counted, one_line
 
 _DRY_RUN_EXAMPLES = 64
 
@@ -174,8 +174,8 @@ def _check_counts(origin: str, counts: dict) -> None:
 def _check_classes(origin: str, class_names: tuple[str, ...]) -> None:
     if len(class_names) < 2:
         raise DataError(
-            f"{origin} has {len(class_names)} class; there must be two at"
-            " least to tell apart."
+            f"{origin} has {counted(len(class_names), 'class')}; there must be"
+            " two at least to tell apart."
         )
 
 

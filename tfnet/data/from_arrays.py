@@ -1,14 +1,15 @@
 """Arrays in memory, given in Python: `tfnet.run(config, data=...)`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tfnet.data import holdout, source
 from tfnet.data.dataset import Examples
+from tfnet.data.given_images import as_array, as_images
 from tfnet.data.names import natural_order
-from tfnet.errors import DataError
+from tfnet.errors import DataError, counted
 
 # What `--dataset` says in the settings of such a run.
 NAME = "given_in_python"
@@ -72,8 +73,8 @@ def open_given(
 
 def _pair(images: Any, labels: Any, which: str = "") -> tuple[np.ndarray, Any]:
     """Returns images as uint8 [n, height, width, 3], and labels [n]."""
-    images = _as_images(images, f"{which}images")
-    labels = _as_array(labels, f"{which}labels")
+    images = as_images(images, f"{which}images")
+    labels = as_array(labels, f"{which}labels")
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1 or len(labels) != len(images):
@@ -85,56 +86,6 @@ def _pair(images: Any, labels: Any, which: str = "") -> tuple[np.ndarray, Any]:
             f" {list(labels.shape)}{hint}."
         )
     return images, labels
-
-
-def _as_images(given: Any, name: str) -> np.ndarray:
-    images = _as_array(given, name)
-    if images.dtype != np.uint8:
-        raise DataError(
-            f"{name} must be uint8, from 0 to 255; it is {images.dtype}."
-            f" {_remedy(images, name)}"
-        )
-    if images.ndim == 3:
-        images = images[..., np.newaxis]
-    if images.ndim != 4 or images.shape[3] not in (1, 3) or 0 in images.shape:
-        raise DataError(
-            f"{name} must be [n, height, width, 3], or, grey, [n, height,"
-            f" width]; it is {list(np.shape(given))}."
-        )
-    if images.shape[3] == 1:
-        images = np.repeat(images, 3, axis=3)
-    return images
-
-
-def _remedy(images: np.ndarray, name: str) -> str:
-    if images.dtype.kind == "f" and images.size:
-        low, high = float(np.nanmin(images)), float(np.nanmax(images))
-        text = {
-            low >= 0 and high > 1: f"{name}.round()",
-            low >= 0 and high <= 1: f"({name} * 255).round()",
-            -1 <= low < 0 and high <= 1: f"(({name} + 1) * 127.5).round()",
-        }.get(True)
-        if text and high <= 255:
-            return (
-                f"Its values go from {low:.3g} to {high:.3g}:"
-                f" {text}.astype('uint8') brings them there."
-            )
-    if images.dtype.kind in "iub":
-        return (
-            f"Where its values are from 0 to 255, {name}.astype('uint8') does"
-            " it."
-        )
-    return "Bring its values there."
-
-
-def _as_array(given: Any, name: str) -> np.ndarray:
-    try:
-        return np.asarray(given)
-    except (ValueError, TypeError) as error:
-        raise DataError(
-            f"{name} must be one array; images of several sizes must be"
-            " brought to one before."
-        ) from error
 
 
 def _numbers(
@@ -152,10 +103,11 @@ def _numbers(
     low = min(int(one.min(initial=0)) for one in labels)
     high = max(int(one.max(initial=0)) for one in labels)
     most = len(labels[0]) if names is None else len(names)
+    kind = "image" if names is None else "name"
     if low < 0 or high >= most:
         raise DataError(
             f"labels must count the classes from 0; they go from {low} to"
-            f" {high}, with {most} {'images' if names is None else 'names'}."
+            f" {high}, with {counted(most, kind)}."
         )
     if names is None:
         names = tuple(str(label) for label in range(high + 1))
@@ -191,9 +143,11 @@ def _is_text(labels: np.ndarray) -> bool:
 
 
 def _checked_names(class_names: Sequence[str]) -> tuple[str, ...]:
-    names = tuple(class_names)
-    is_text = all(isinstance(name, str) and name for name in names)
-    if isinstance(class_names, str) or not is_text:
+    is_row = isinstance(class_names, Iterable) and not isinstance(
+        class_names, str
+    )
+    names = tuple(class_names) if is_row else ()
+    if not names or not all(isinstance(one, str) and one for one in names):
         raise DataError("class_names must be a list of names, none empty.")
     if len(set(names)) < len(names):
         raise DataError("class_names must name each class once.")

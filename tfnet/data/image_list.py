@@ -13,6 +13,7 @@ import numpy as np
 from tfnet.data import names as spelling
 from tfnet.data import source
 from tfnet.data.holdout import held_out
+from tfnet.data.kinds import why_no_image
 from tfnet.errors import DataError, one_line
 
 # The path and the label of each image.
@@ -143,14 +144,14 @@ def _check_readable(path: str) -> None:
 
     try:
         with open(path, "rb") as file:
-            rule.decode(file.read())
+            data = file.read()
+        rule.decode(data)
     except OSError as error:
         raise unreadable(path, error) from error
     except tf.errors.OpError as error:
-        raise DataError(
-            f"{path} is no image that can be read (JPEG, PNG, GIF, BMP or"
-            " WebP); mend it or remove it."
-        ) from error
+        why, remedy = why_no_image(data)
+        ways = f"{remedy}, or" if remedy else "mend it or"
+        raise DataError(f"{path} is {why}; {ways} remove it.") from error
 
 
 def unreadable(path: str | Path, error: OSError) -> DataError:

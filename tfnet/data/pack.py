@@ -67,6 +67,11 @@ def materialise(
     if state != "good":
         if state != "absent":
             tell(f"The packed copy in {place} is {state}; it is made anew.")
+        why_not = files.why_no_directory(cache_dir)
+        if why_not is not None:
+            raise DataError(
+                f"--cache_dir ({cache_dir}) {why_not}. Name another place."
+            )
         tell(
             f"Reading {sum(source.counts.values()):,} images from"
             f" {files.seen_from_here(source.origin)}; kept in"

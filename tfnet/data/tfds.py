@@ -15,6 +15,7 @@ import numpy as np
 
 from tfnet.data import holdout, source
 from tfnet.errors import DataError, one_line
+from tfnet.files import why_no_directory
 
 PROBE_SECONDS = 5.0
 
@@ -176,6 +177,9 @@ def _download(
     allowed: bool,
     tell: Callable[[str], None],
 ) -> None:
+    why_not = why_no_directory(place)
+    if why_not is not None:
+        raise DataError(f"--data_dir ({place}) {why_not}. Name another place.")
     ways = (
         f"on a machine with network, run `tfds build {name}` and copy its"
         f" folder to {place}, or name another place with --data_dir"

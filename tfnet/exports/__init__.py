@@ -6,6 +6,6 @@ used.
 """
 
 from tfnet.exports.export import Comparison, export
-from tfnet.exports.formats import FORMATS, Format
+from tfnet.exports.formats import FORMATS, Format, chosen
 
-__all__ = ["FORMATS", "Comparison", "Format", "export"]
+__all__ = ["FORMATS", "Comparison", "Format", "chosen", "export"]

@@ -3,8 +3,10 @@
 import dataclasses
 import importlib
 import importlib.util
+from collections.abc import Iterable
 from typing import Any
 
+from tfnet import arguments
 from tfnet.errors import ConfigError
 
 
@@ -210,3 +212,34 @@ print(net((images - mean) / std).argmax(dim=-1))
 )
 
 FORMATS = {one.name: one for one in _ALL}
+
+
+def chosen(given: str | Iterable[str], setting: str = "") -> tuple[str, ...]:
+    """Returns the names of formats.
+
+    Args:
+      given: The names, as one text with commas between, or in a row.
+      setting: The flag that gives them; empty: a program does.
+
+    Raises:
+      ConfigError: One is unknown, or there twice, or there is none.
+    """
+    try:
+        names = tuple(given.split(",") if isinstance(given, str) else given)
+    except TypeError:
+        names = ()
+    known = names and all(isinstance(one, str) for one in names)
+    if known and set(names) <= set(FORMATS) and len(set(names)) == len(names):
+        return names
+    rule = f"some of {','.join(FORMATS)}, each once"
+    if setting:
+        raise ConfigError(
+            f"{setting} ({given}) must be {rule}, with commas between; for"
+            f" example {setting}=keras,onnx."
+        )
+    raise arguments.wrong(
+        "formats",
+        given,
+        f"{rule}, as text with commas between or as a list; for example"
+        " 'keras,onnx'",
+    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfnet.errors import RunError
+from tfnet.errors import RunError, counted
 from tfnet.runs.metrics import Metrics
 from tfnet.runs.screen import Screen
 
@@ -151,11 +151,13 @@ class Log:
             self._write_window(epoch, now)
         if not self._epoch.steps:
             return
+        skipped = ""
+        if skipped_steps:
+            skipped = f", {counted(skipped_steps, 'step')} skipped"
         self._screen.line(
             f"epoch {epoch + 1}: loss {self._epoch.loss:.3f}, accuracy"
             f" {self._epoch.accuracy:.1%}, {self._epoch.rate(now):,.0f}"
-            f" images/s, {now - self._epoch.start:.1f} s"
-            + (f", {skipped_steps:,} steps skipped" if skipped_steps else "")
+            f" images/s, {now - self._epoch.start:.1f} s{skipped}"
         )
         if skipped_steps == self.steps >= _SKIPPED_IN_VAIN:
             raise RunError(

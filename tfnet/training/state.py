@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfnet.errors import counted
 from tfnet.training.optimizers import leave_sum_to_caller
 
 # As in Keras' LossScaleOptimizer and in PyTorch's GradScaler.
@@ -96,8 +97,8 @@ class TrainState:
         given = {name for name in arrays if name.split("/")[0] in _GROUPS}
         if given != variables.keys():
             raise ValueError(
-                f"it has {len(given)} variables where there are"
-                f" {len(variables)}"
+                f"it has {counted(len(given), 'variable')} where the model and"
+                f" the optimizer have {len(variables)}"
             )
         _assign(variables, arrays)
 
@@ -180,7 +181,8 @@ def set_trained_weights(
     count = sum(name.startswith("model/") for name in arrays)
     if count != len(model.variables) or averages:
         raise ValueError(
-            f"it has {count} variables where there are {len(model.variables)}"
+            f"it has {counted(count, 'variable')} where the model has"
+            f" {len(model.variables)}"
         )
     _assign(names, arrays)
 
