@@ -407,7 +407,7 @@ def test_summary_shows_what_the_record_holds(tmp_path):
     text = first_lines(record, tmp_path)
     for part in (
         "pets: 1,234 training and 56 test images, from /somewhere",
-        "2: cat, wolf hound",
+        r"2: cat, wolf\nhound",
         "2 replicas: CPU:0 (some), CPU:1 (some)",
         "5 in all, 2 or 3 on each replica; 3 batches in a step",
         "net, 62,006 parameters, in float16",

@@ -4,6 +4,8 @@ import errno
 import re
 import signal
 
+from tfnet.texts import on_one_line
+
 
 def one_line(error: BaseException) -> str:
     """Returns the class and the first line of an error from elsewhere.
@@ -44,11 +46,7 @@ class Error(Exception):
 
     def __str__(self) -> str:
         """Returns the text; a name in it may hold a line break."""
-        return re.sub(
-            r"[\x00-\x1f\x7f]",
-            lambda found: ascii(found[0])[1:-1],
-            super().__str__(),
-        )
+        return on_one_line(super().__str__())
 
 
 class _OneLineInNotebooks:

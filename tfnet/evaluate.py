@@ -8,6 +8,7 @@ from tfnet import command_line
 from tfnet.run_settings import RunSettings
 from tfnet.scores import Scores
 from tfnet.settings import setting
+from tfnet.texts import on_one_line
 from tfnet.trained import Run
 
 
@@ -59,24 +60,31 @@ def _json(facts: dict[str, Any], scores: Scores) -> str:
 
 
 def _text(facts: dict[str, Any], scores: Scores) -> str:
-    width = max(len("class"), *(len(name) for name in scores.classes))
+    names = [on_one_line(name) for name in scores.classes]
+    width = max(len("class"), *map(len, names))
     lines = [
         f"run      {facts['run']}, {facts['checkpoint']}",
         f"data     {facts['dataset']}: {scores.images:,} test images, from"
         f" {facts['origin']}",
         *(f"note     {note}" for note in facts["notes"]),
-        f"loss {scores.loss:.4f}, accuracy {scores.accuracy:.2%}, top 5"
-        f" {scores.top_5_accuracy:.2%}, calibration error"
-        f" {scores.calibration_error:.2%}",
+        f"loss {scores.loss:.4f}, accuracy {scores.accuracy:.2%}"
+        f"{_top_5(scores)}, calibration error {scores.calibration_error:.2%}",
         f"{'class'.ljust(width)}  precision  recall      F1  images",
     ]
-    for name, one in scores.classes.items():
+    for name, one in zip(names, scores.classes.values(), strict=True):
         lines.append(
             f"{name.ljust(width)}  {_percent(one.precision, 9)}"
             f"  {_percent(one.recall, 6)}  {_percent(one.f1, 6)}"
             f"  {one.support:6,}"
         )
-    return "\n".join(lines)
+    return "\n".join(map(on_one_line, lines))
+
+
+def _top_5(scores: Scores) -> str:
+    # With five classes or fewer, all are among the best five.
+    if len(scores.classes) <= 5:
+        return ""
+    return f", top 5 {scores.top_5_accuracy:.2%}"
 
 
 def _percent(value: float | None, width: int) -> str:

@@ -23,6 +23,7 @@ from tfnet.data.kinds import why_no_image
 from tfnet.errors import ConfigError, RunError, reason_of
 from tfnet.image_names import find_images
 from tfnet.settings import Settings, same_setting, setting
+from tfnet.texts import on_one_line
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -253,9 +254,9 @@ def _form(
     return (
         [],
         lambda one: (
-            f"{_shown(one.file)}: "
+            f"{on_one_line(one.file)}: "
             + ", ".join(
-                f"{name} {probability:.1%}"
+                f"{on_one_line(name)} {probability:.1%}"
                 for name, probability in zip(
                     one.classes, one.probabilities, strict=True
                 )
@@ -268,10 +269,6 @@ def _csv(rows: Iterable[Sequence[object]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue().removesuffix("\n")
-
-
-def _shown(name: str) -> str:
-    return name if name.isprintable() else ascii(name)[1:-1]
 
 
 class _Screen:
@@ -302,7 +299,10 @@ class _Screen:
 
     def complaints(self, failed: Sequence[tuple[str, str]]) -> None:
         self._print(
-            [f"tfnet.predict: {_shown(name)}: {why}" for name, why in failed],
+            [
+                f"tfnet.predict: {on_one_line(name)}: {why}"
+                for name, why in failed
+            ],
             sys.stderr,
         )
 

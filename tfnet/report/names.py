@@ -12,6 +12,7 @@ import matplotlib
 from matplotlib.ft2font import FT2Font, LoadFlags
 
 from tfnet.report.style import DPI
+from tfnet.texts import on_one_line
 
 _ELLIPSIS = "…"
 
@@ -44,7 +45,7 @@ def fit_names(
 def is_drawable(name: str) -> bool:
     """Says whether the pictures can show a name, whole or shortened."""
     font = _font()
-    text = " ".join(name.split())
+    text = _one_line(name)
     return bool(text) and all(
         one.isprintable() and font.get_char_index(ord(one)) for one in text
     )
@@ -56,7 +57,12 @@ def widest(texts: Sequence[str], points: float) -> int:
 
 
 def _plain(name: str, number: int) -> str:
-    return " ".join(name.split()) if is_drawable(name) else f"class {number}"
+    return _one_line(name) if is_drawable(name) else f"class {number}"
+
+
+def _one_line(name: str) -> str:
+    """Returns a name on one line; blanks in a row become one."""
+    return " ".join(on_one_line(name).split())
 
 
 def _fit(text: str, pixels: float, points: float) -> str:

@@ -16,6 +16,7 @@ from tfnet.report.curves import time_unit
 from tfnet.report.examples import percent
 from tfnet.report.names import is_drawable
 from tfnet.report.story import Chapter, Picture, Study
+from tfnet.texts import on_one_line
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
@@ -291,9 +292,4 @@ def _text(value: Any) -> str:
 
     What is no character of a page is written as Python writes it.
     """
-    visible = re.sub(
-        r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]",
-        lambda found: ascii(found[0])[1:-1],
-        str(value),
-    )
-    return html.escape(visible)
+    return html.escape(on_one_line(str(value)))

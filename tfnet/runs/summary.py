@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tfnet.files import seen_from_here
+from tfnet.texts import on_one_line
 
 _WIDTH = 88
 _LABEL_WIDTH = 9
@@ -91,7 +92,8 @@ def last_lines(record: Mapping[str, Any], directory: Path | None) -> str:
         lines.append(
             f"test loss {record['test_loss']:.3f}, test accuracy"
             f" {record['test_accuracy']:.1%}{_top_5(record)} on"
-            f" {data['test']:,} images of {data['name']}; accuracy per class:"
+            f" {data['test']:,} images of {on_one_line(data['name'])}; accuracy"
+            " per class:"
         )
         lines += _class_lines(record["class_accuracy"])
     if directory is not None and directory.is_dir():
@@ -100,7 +102,7 @@ def last_lines(record: Mapping[str, Any], directory: Path | None) -> str:
             for path in directory.iterdir()
             if not path.name.startswith(".")
         )
-        place = seen_from_here(directory)
+        place = on_one_line(seen_from_here(directory))
         lines.append(f"written to {place}: {', '.join(names)}")
     elif directory is None:
         lines.append("a dry run: nothing was written")
@@ -144,7 +146,7 @@ def _top_5(record: Mapping[str, Any]) -> str:
 
 def _row(label: str, text: str) -> str:
     return textwrap.fill(
-        text,
+        on_one_line(text),
         _WIDTH,
         initial_indent=label.ljust(_LABEL_WIDTH),
         subsequent_indent=" " * _LABEL_WIDTH,
@@ -154,9 +156,10 @@ def _row(label: str, text: str) -> str:
 
 
 def _class_lines(accuracies: Mapping[str, float | None]) -> list[str]:
-    width = max(len(name) for name in accuracies)
+    names = [on_one_line(name) for name in accuracies]
+    width = max(map(len, names))
     return [
         f"  {name.ljust(width)}  "
         + ("no test image" if accuracy is None else f"{accuracy:6.1%}")
-        for name, accuracy in accuracies.items()
+        for name, accuracy in zip(names, accuracies.values(), strict=True)
     ]
