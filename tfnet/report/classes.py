@@ -12,7 +12,7 @@ from tfnet.report.figures import ClassScores
 from tfnet.report.names import fit_names, widest
 
 # More would be a picture that nobody scrolls through.
-MOST_CLASSES = 60
+_MOST = 60
 
 
 def draw_class_scores(
@@ -21,12 +21,10 @@ def draw_class_scores(
     """Draws precision, recall and F1 of each class, the lowest F1 first.
 
     Args:
-      scores: The scores of each class. Of more than `MOST_CLASSES`, those of
-        the lowest F1 are drawn.
+      scores: The scores of each class; those of `choose_classes` are drawn.
       class_names: The name of each class.
     """
-    order = sorted(range(len(scores)), key=lambda i: _key(scores[i]))
-    order = order[:MOST_CLASSES]
+    order = choose_classes(scores)
     row = 30 if len(order) <= 20 else 15
     points = style.TEXT if row > 20 else style.SMALL
     names = fit_names(class_names, 150, points)
@@ -44,11 +42,46 @@ def draw_class_scores(
     axes.grid(axis="x")
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("score (%)")
-    style.add_title(
-        figure, "Scores of each class (and its number of test images)"
-    )
+    title = "Scores of each class (and its number of test images)"
+    if _has_gap(order, scores):
+        # A line between the lowest and the highest.
+        axes.axhline(_MOST // 2 - 0.5, color=style.INK, linestyle=":")
+        title = (
+            f"The {_MOST // 2} classes of lowest and {_MOST // 2} of highest"
+            f" F1, of {len(scores):,} (and test images)"
+        )
+    elif len(order) < len(scores):
+        title = (
+            f"The {len(order)} classes with an F1 above 0, of"
+            f" {len(scores):,} (and test images)"
+        )
+    style.add_title(figure, title)
     _add_legend(axes)
     return figure
+
+
+def choose_classes(scores: Sequence[ClassScores]) -> list[int]:
+    """Returns the classes that are drawn, the lowest F1 first.
+
+    Of more than fit, those whose F1 is 0 or undefined are left out, which
+    would be many lines without a bar; of the others the lowest and the
+    highest are taken.
+
+    Args:
+      scores: The scores of each class.
+    """
+    order = sorted(range(len(scores)), key=lambda i: _key(scores[i]))
+    if len(order) <= _MOST:
+        return order
+    order = [i for i in order if scores[i].f1]
+    if len(order) <= _MOST:
+        return order
+    return order[: _MOST // 2] + order[-(_MOST // 2) :]
+
+
+def _has_gap(order: Sequence[int], scores: Sequence[ClassScores]) -> bool:
+    """Says whether classes of an F1 above 0 were left out of the middle."""
+    return len(order) < sum(bool(one.f1) for one in scores)
 
 
 def _key(scores: ClassScores) -> tuple[bool, float]:

@@ -17,6 +17,8 @@ _NUMBERED = 20
 # Pixels: the longest name; what is left of the names; the bar of colours.
 _LONGEST, _LEFT, _BAR = 130, 40, 115
 _TOP = 50
+# A line of names, and some room.
+_ROW = 14
 
 
 def draw_confusion(confusion: np.ndarray, class_names: Sequence[str]) -> Figure:
@@ -28,7 +30,7 @@ def draw_confusion(confusion: np.ndarray, class_names: Sequence[str]) -> Figure:
       class_names: The name of each class.
     """
     classes = len(class_names)
-    points = style.TEXT if classes <= 60 else 6.0
+    points = style.TEXT if classes <= 60 else style.SMALL
     labels = fit_names(class_names, _LONGEST, points)
     margin = widest(labels, points) + _LEFT
     cell = _cell_size(classes, style.HALF - margin - _BAR)
@@ -73,13 +75,14 @@ def _name_axes(
     axes: Axes, labels: Sequence[str], points: float, cell: int
 ) -> None:
     # Where rows are lower than text, only every so many are named.
-    every = -(-10 // cell)
+    every = -(-_ROW // cell)
     places = range(0, len(labels), every)
     shown = [labels[i] for i in places]
     axes.set_yticks(places, shown, fontsize=points)
     axes.set_xticks(places, shown, fontsize=points, rotation=90)
-    axes.set_ylabel("true class")
-    axes.set_xlabel("guess")
+    few = f" (one in {every} is named)" if every > 1 else ""
+    axes.set_ylabel(f"true class{few}")
+    axes.set_xlabel(f"guess{few}")
     axes.tick_params(length=0)
     for spine in axes.spines.values():
         spine.set_visible(False)

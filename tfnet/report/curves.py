@@ -60,7 +60,7 @@ def draw_learning_curves(
         ):
             points = column(history, split, "step", name)
             if len(points):
-                _plot(
+                plot_curve(
                     axes,
                     points * [1, scale],
                     label=f"{label}, last {_last(points, name)}",
@@ -69,12 +69,12 @@ def draw_learning_curves(
         _steps_axis(axes)
         axes.legend(loc="best", fontsize=style.TEXT)
     upper.set_ylim(bottom=0)
-    _limit_accuracy(lower)
+    limit_accuracy(lower)
     upper.set_ylabel("loss (nats)")
     lower.set_ylabel("accuracy (%)")
     lower.set_xlabel("steps")
     lower.sharex(upper)
-    upper.set_xlim(left=0)
+    limit_from_zero(upper, lower)
     if steps_per_epoch:
         _mark_epochs(upper, lower, steps_per_epoch)
     return figure
@@ -88,9 +88,9 @@ def draw_learning_rate(history: Sequence[Mapping[str, Any]]) -> Figure:
     """
     figure, axes = _half_figure("Learning rate")
     points = column(history, "train", "step", "learning_rate")
-    _plot(axes, points, color=style.BLUE, marker="o")
+    plot_curve(axes, points, color=style.BLUE, marker="o")
     _steps_axis(axes)
-    axes.set_xlim(left=0)
+    limit_from_zero(axes)
     axes.set_xlabel("steps")
     axes.set_ylabel("learning rate")
     rates = points[:, 1]
@@ -111,8 +111,8 @@ def draw_speed(history: Sequence[Mapping[str, Any]]) -> Figure:
     figure, axes = _half_figure("Speed of training")
     points = column(history, "train", "seconds", "images_per_second")
     unit, seconds = time_unit(points[:, 0].max())
-    _plot(axes, points / [seconds, 1], color=style.BLUE, marker="o")
-    axes.set_xlim(left=0)
+    plot_curve(axes, points / [seconds, 1], color=style.BLUE, marker="o")
+    limit_from_zero(axes)
     axes.set_ylim(0, max(points[:, 1].max() * 1.15, 1))
     axes.grid(axis="y")
     axes.set_xlabel(f"time since the start of training ({unit})")
@@ -129,17 +129,58 @@ def time_unit(seconds: float) -> tuple[str, int]:
     return "s", 1
 
 
+def plot_curve(axes: Axes, points: np.ndarray, **looks: Any) -> None:
+    """Draws a curve: few points one by one, and a single one as a large ring.
+
+    Args:
+      axes: Where; its limits must show all points.
+      points: float64 [points, 2].
+      **looks: How, in Matplotlib's words.
+    """
+    if len(points) > _FEW:
+        looks["marker"] = None
+    if len(points) == 1:
+        # Hollow, so that it hides no other at the same place.
+        looks |= {"markerfacecolor": "none", "markeredgewidth": 2}
+    axes.plot(
+        points[:, 0],
+        points[:, 1],
+        markersize=8 if len(points) == 1 else 4.5,
+        # Whole, where it lies on the edge: an accuracy of 0.
+        clip_on=len(points) > _FEW,
+        **looks,
+    )
+
+
+def limit_from_zero(*axes: Axes) -> None:
+    """Lets the axis below begin at 0; a single point stands in its middle.
+
+    At its end, a narrow screen would show no point before it is scrolled.
+
+    Args:
+      *axes: Those that get the same limits.
+    """
+    ends = np.array([one.dataLim.intervalx for one in axes])
+    ends = ends[np.isfinite(ends).all(axis=1)]
+    if not ends.size or ends.max() <= 0:
+        return
+    room = 2 if ends.min() == ends.max() else 1.05
+    for one in axes:
+        one.set_xlim(0, room * ends.max())
+
+
+def limit_accuracy(axes: Axes) -> None:
+    """Lets the axis of an accuracy show no less than 2%, and 0 to 100."""
+    low, high = axes.dataLim.intervaly
+    room = max(0.08 * (high - low), 1)
+    axes.set_ylim(max(low - room, 0), min(high + room, 101))
+
+
 def _half_figure(title: str) -> tuple[Figure, Axes]:
     figure = style.new_figure(style.HALF, 268)
     style.add_title(figure, title)
     axes = style.add_axes(figure, 80, 45, style.HALF - 110, 170)
     return figure, axes
-
-
-def _plot(axes: Axes, points: np.ndarray, **looks: Any) -> None:
-    if len(points) > _FEW:
-        looks["marker"] = None
-    axes.plot(points[:, 0], points[:, 1], markersize=4.5, **looks)
 
 
 def _steps_axis(axes: Axes) -> None:
@@ -150,16 +191,12 @@ def _steps_axis(axes: Axes) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
 
 
-def _limit_accuracy(axes: Axes) -> None:
-    """Lets the axis of an accuracy show no less than 2%, and 0 to 100."""
-    low, high = axes.dataLim.intervaly
-    room = max(0.08 * (high - low), 1)
-    axes.set_ylim(max(low - room, 0), min(high + room, 101))
-
-
 def _mark_epochs(upper: Axes, lower: Axes, steps_per_epoch: int) -> None:
     """Rules both axes at the ends of epochs, and numbers them on top."""
     last = upper.get_xlim()[1] / steps_per_epoch
+    if last < 1:
+        # An axis with nothing on it but its 0 tells nothing.
+        return
     every = _round_up(last / 10)
     ends = [e * every for e in range(int(last / every) + 1)]
     for axes in (upper, lower):

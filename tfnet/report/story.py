@@ -294,7 +294,13 @@ def _class_scores(study: Study) -> Picture:
         for one, name in zip(study.scores, names, strict=True)
         if one.precision is None
     ]
-    more = len(names) - classes.MOST_CLASSES
+    shown = classes.choose_classes(study.scores)
+    if not shown:
+        return Picture(
+            "class_scores",
+            "Scores of each class",
+            f"Not drawn: none of the {len(names):,} classes has an F1 above 0.",
+        )
     return _drawn(
         "class_scores",
         "Scores of each class",
@@ -308,10 +314,29 @@ def _class_scores(study: Study) -> Picture:
         f"Never guessed, so without precision: {_listed(never)}."
         if never
         else "",
-        f"Left out: the {more} classes of the highest F1." if more > 0 else "",
+        _left_out(study, len(shown)),
         alt=f"Precision, recall and F1 of each class; F1 is from"
         f" {percent(low)} ({worst}) to {percent(high)} ({best}).",
     )
+
+
+def _left_out(study: Study, shown: int) -> str:
+    """Returns what the picture of the scores lacks."""
+    if shown == len(study.scores):
+        return ""
+    names = study.facts.class_names
+    zero = [
+        name
+        for one, name in zip(study.scores, names, strict=True)
+        if not one.f1
+    ]
+    middle = len(names) - len(zero) - shown
+    parts = []
+    if middle:
+        parts.append(f"{middle:,} between the lowest and the highest F1")
+    if zero:
+        parts.append(f"{len(zero):,} without an F1 above 0: {_listed(zero)}")
+    return f"Left out: {'; '.join(parts)}."
 
 
 def _pairs(study: Study) -> Picture:

@@ -108,9 +108,15 @@ def add_title(figure: Figure, text: str) -> None:
     figure.text(15 / width, 1 - 26 / height, text, fontsize=TITLE)
 
 
-def encode_png(figure: Figure) -> bytes:
-    """Returns the PNG file of a figure: the same bytes for the same figure."""
+def encode_png(figure: Figure, software: str | None = None) -> bytes:
+    """Returns the PNG file of a figure: the same bytes for the same figure.
+
+    Args:
+      figure: The figure.
+      software: What the file says it was made by; None: nothing.
+    """
     file = io.BytesIO()
     # By itself Matplotlib would write its version into the file.
-    figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None})
+    metadata = {"Software": software}
+    figure.savefig(file, format="png", dpi=DPI, metadata=metadata)
     return file.getvalue()

@@ -29,7 +29,10 @@ def write_report(path: Path, facts: Facts) -> None:
     with style.drawing():
         chapters = tell(study)
     page = render_page(study, chapters)
-    with files.new_directory(path, replaces=(PAGE, "*.png")) as aside:
+    # By name: a folder of a person's own pictures is none of an earlier report.
+    names = [one.name for chapter in chapters for one in chapter.pictures]
+    replaced = (PAGE, *(f"{name}.png" for name in names))
+    with files.new_directory(path, replaces=replaced) as aside:
         for chapter in chapters:
             for picture in chapter.pictures:
                 if picture.png is not None:
