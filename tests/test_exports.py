@@ -231,7 +231,7 @@ def test_the_card_says_what_was_trained_and_how_good_it_is(
         f"| fingerprint | {'f' * 64} |",
         "| licence | MIT |",
         "| `--learning_rate` | 0.02 |",
-        "| 0 | a\\|b c |  |",
+        "| 0 | a\\|b\\nc |  |",
         "| 1 | Trouser |  |",
         "| 2 | Pullover | 50.0% |",
         "After 4,000 steps: test accuracy 79.0%, test loss 0.5633, on 2,000"

@@ -464,8 +464,8 @@ def test_a_record_without_the_numbers_is_refused(run, tmp_path):
     for damaged, text in (
         (record, "lacks what --normalize=dataset found"),
         ({**record, "scaling": None}, "lacks what --normalize=dataset found"),
-        ({**record, "scaling": {**kept, "std": 1}}, "run.json or config.flags"),
-        ({**record, "scaling": {"std": kept["std"]}}, "run.json or config.fl"),
+        ({**record, "scaling": {**kept, "std": 1}}, "run.json is damaged;"),
+        ({**record, "scaling": {"std": kept["std"]}}, "run.json is damaged;"),
     ):
         (tmp_path / "run" / "run.json").write_text(json.dumps(damaged))
         with pytest.raises(tfnet.ConfigError, match=text):

@@ -20,7 +20,9 @@ from tfnet import Config, ConfigError, DataError, Run
 from tfnet.compare import CompareSettings, compare
 from tfnet.evaluate import EvaluateSettings, evaluate
 from tfnet.export import ExportSettings, export
-from tfnet.predict import PredictSettings, predict
+from tfnet.exports.card import write_card
+from tfnet.predict import Prediction, PredictSettings, _form, predict
+from tfnet.runs.summary import last_lines
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +107,20 @@ def test_the_command_evaluates(run, capsys):
     assert found["notes"] == []
 
 
+def test_all_of_five_classes_are_no_figure(run, tmp_path, capsys):
+    evaluate(EvaluateSettings(run_dir=str(run.directory)))
+    assert "top 5" not in capsys.readouterr().out
+    place = write_run(tmp_path / "run", run)
+    given = (str(run.directory), str(place))
+    compare(CompareSettings(runs=given))
+    assert "top 5" not in capsys.readouterr().out
+    record = json.loads((place / "run.json").read_text())
+    record["dataset"]["classes"].append("5")
+    (place / "run.json").write_text(json.dumps(record))
+    compare(CompareSettings(runs=given))
+    assert "test top 5 accuracy" in capsys.readouterr().out
+
+
 def test_data_that_changed_are_told_and_other_classes_refused(
     run, capsys, tmp_path
 ):
@@ -120,13 +136,93 @@ def test_data_that_changed_are_told_and_other_classes_refused(
         )
 
 
+def write_run(place, run):
+    """Copies the settings, the record and the rows of a run."""
+    place.mkdir()
+    for name in ("run.json", "config.flags", "metrics.csv"):
+        (place / name).write_bytes((run.directory / name).read_bytes())
+    return place
+
+
+def refused(action, error=ConfigError):
+    """Returns the text of the error, which is one line."""
+    with pytest.raises(error) as caught:
+        action()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_run_is_named_as_it_was_given(tmp_path):
+    place = str(tmp_path / "gone")
+    text = f"({place}) must be a directory that holds a run; name another one."
+    assert refused(EvaluateSettings(run_dir=place).open) == f"--run_dir {text}"
+    for action in (
+        lambda: Run.open(place),
+        lambda: compare(CompareSettings(runs=(place, place))),
+    ):
+        assert refused(action).startswith(f"{place} must be a directory")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"\xff", "config.flags is damaged: it is no text; bring back"),
+        (b"--lerning_rate=1\n", "--lerning_rate is not a flag"),
+        (b"--epochs=many\n", r"--epochs \(many\) must be a whole number"),
+        (b"--crop=40\n", r"--crop \(40\) must be below --image_size"),
+    ],
+)
+def test_a_bad_line_of_config_flags_is_placed(text, said, run, tmp_path):
+    place = write_run(tmp_path / "run", run)
+    (place / "config.flags").write_bytes(text)
+    found = refused(lambda: Run.open(place))
+    assert found.startswith(f"{place / 'config.flags'}")
+    assert re.search(said, found)
+    if b"--" in text:
+        assert found.endswith(". Mend or remove that line.")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda t: t.replace(b"train", b"train,", 1), "must have 8 cells"),
+        (lambda t: re.sub(rb"\n1,6,", b"\n1,six,", t), r"step \(six\) must be"),
+        (lambda t: t[t.index(b"\n") + 1 :], "its first line must be epoch,"),
+        (lambda t: b"\xff" + t, "it is no text"),
+        (lambda t: b"", "its first line must be epoch,"),
+    ],
+)
+def test_damaged_metrics_are_one_line_before_anything_is_printed(
+    change, said, run, tmp_path, capsys
+):
+    place = write_run(tmp_path / "run", run)
+    path = place / "metrics.csv"
+    path.write_bytes(change(path.read_bytes()))
+    picture = tmp_path / "a.png"
+    settings = CompareSettings(
+        runs=(str(run.directory), str(place)), picture=str(picture)
+    )
+    found = refused(lambda: compare(settings))
+    assert found.startswith(str(path))
+    assert re.search(said, found)
+    assert capsys.readouterr().out == ""
+    assert not picture.exists()
+
+
+def test_a_row_that_is_being_written_is_left_out(run, opened, tmp_path):
+    place = write_run(tmp_path / "run", run)
+    with open(place / "metrics.csv", "ab") as file:
+        file.write(b"4,60,tra")
+    assert Run.open(place).history == opened.history
+
+
 def test_what_holds_no_run_is_refused(tmp_path, run):
     with pytest.raises(ConfigError, match="must be a directory that holds"):
         Run.open(tmp_path)
     (tmp_path / "config.flags").write_text("")
     for damaged in ("[]", "{}", '{"dataset": 1}', '{"data'):
         (tmp_path / "run.json").write_text(damaged)
-        with pytest.raises(ConfigError, match=r"run\.json or config\.flags"):
+        with pytest.raises(ConfigError, match=r"whose run\.json is damaged"):
             Run.open(tmp_path)
     (tmp_path / "run.json").write_bytes(
         (run.directory / "run.json").read_bytes()
@@ -356,6 +452,117 @@ def test_runs_are_compared(run, tmp_path, capsys):
     assert picture.read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ConfigError, match="two runs at least"):
         CompareSettings(runs=("r",))
+
+
+def test_a_picture_replaces_nothing_but_a_picture(run, tmp_path, capsys):
+    place = str(run.directory)
+    png = tf.io.encode_png(np.zeros((4, 4, 3), np.uint8)).numpy()
+
+    def draw(picture):
+        compare(CompareSettings(runs=(place, place), picture=str(picture)))
+
+    assert "must be a name that ends in .png" in refused(
+        lambda: draw(tmp_path / "a.jpg")
+    )
+    photo = tmp_path / "photo.png"
+    photo.write_bytes(png)
+    (tmp_path / "link.png").symlink_to(photo)
+    (tmp_path / "folder.png").mkdir()
+    os.mkfifo(tmp_path / "pipe.png")
+    for name, said in (
+        ("photo.png", "not drawn by tfnet.compare, so it is not written over"),
+        ("link.png", "not drawn by tfnet.compare"),
+        ("pipe.png", "not drawn by tfnet.compare"),
+        ("folder.png", "must be a file, and is a directory"),
+        ("photo.png/a.png", "photo.png is no directory that can be written"),
+    ):
+        found = refused(lambda name=name: draw(tmp_path / name))
+        assert found.startswith(f"--picture ({tmp_path / name}) ")
+        assert said in found
+    # Refused before work is done.
+    assert capsys.readouterr().out == ""
+    assert photo.read_bytes() == png
+    own = tmp_path / "new" / "own.PNG"
+    draw(own)
+    first = own.read_bytes()
+    draw(own)
+    assert own.read_bytes() == first
+    capsys.readouterr()
+    compare(CompareSettings(runs=(place, place), picture=str(own), json=True))
+    json.loads(capsys.readouterr().out)
+
+
+def test_many_runs_fit_a_terminal(run, tmp_path, monkeypatch):
+    places = []
+    for number in range(12):
+        place = write_run(tmp_path / f"a run\nof a long name {number:30}", run)
+        places.append(str(place))
+    monkeypatch.setenv("COLUMNS", "60")
+    with terminal() as screen:
+        stream = open(os.dup(screen.end), "w", buffering=1)  # noqa: SIM115
+        monkeypatch.setattr(sys, "stdout", stream)
+        compare(CompareSettings(runs=tuple(places)))
+        stream.close()
+    lines = screen.written.replace("\r", "").split("\n")
+    assert lines[0].startswith(r" 1  a run\nof a long name ")
+    assert lines[11].startswith("12  a run")
+    # The names alone may be longer.
+    assert max(map(len, lines[12:])) <= 60
+    headings = " ".join(one for one in lines[12:] if one[:1] == " ")
+    assert headings.split() == [str(number) for number in range(1, 13)]
+
+
+def test_names_with_line_breaks_keep_their_tables(run, tmp_path, capsys):
+    names = ["a\nb", "tab\there", "\x1b[31mred", "plain", "\u2028"]
+    record = json.loads(json.dumps(run.record))
+    record["dataset"]["classes"] = names
+    accuracies = record["class_accuracy"].values()
+    record["class_accuracy"] = dict(zip(names, accuracies, strict=True))
+    dataset = dataclasses.replace(run.dataset, class_names=tuple(names))
+    renamed = Run(
+        config=run.config, record=record, directory=run.directory,
+        model=run.model, dataset=dataset,
+    )  # fmt: skip
+    monkey = pytest.MonkeyPatch()
+    with monkey.context() as patch:
+        patch.setattr(EvaluateSettings, "open", lambda _: (renamed, dataset))
+        evaluate(EvaluateSettings(run_dir="r"))
+        lines = capsys.readouterr().out.splitlines()
+        evaluate(EvaluateSettings(run_dir="r", json=True))
+    assert list(json.loads(capsys.readouterr().out)["classes"]) == names
+    shown = [r"a\nb", r"tab\there", r"\x1b[31mred", "plain", r"\u2028"]
+    assert [line.split("  ")[0] for line in lines[-5:]] == shown
+    assert len({line.rindex("  ") for line in lines[-5:]}) == 1
+    summary = last_lines(record, None).splitlines()
+    assert [line.split()[0] for line in summary[1:6]] == shown
+    write_card(tmp_path / "README.md", record, {})
+    card = (tmp_path / "README.md").read_text()
+    assert all(
+        f"| {number} | {name} |" in card for number, name in enumerate(shown)
+    )
+
+
+def test_predictions_stand_on_one_line_each_and_keep_their_names_in_json():
+    one = Prediction("a\tb.png", ("cat\ndog", "é\u200c猫"), (0.75, 0.25))
+    images = {"model_and_images": ("m", "a")}
+    _, line = _form(PredictSettings(**images))
+    assert line(one) == "a\\tb.png: cat\\ndog 75.0%, é\u200c猫 25.0%"
+    _, line = _form(PredictSettings(**images, json=True))
+    assert json.loads(line(one))["classes"] == list(one.classes)
+
+
+def test_an_export_replaces_nothing_but_an_export(run, tmp_path):
+    place = tmp_path / "project"
+    place.mkdir()
+    for name in ("README.md", "model.keras"):
+        (place / name).write_text("of my own")
+        found = refused(lambda: run.export(["keras"], place))
+        assert found.startswith(f"{place / name} is there, and no model card")
+        assert (place / name).read_text() == "of my own"
+        (place / name).unlink()
+    run.export(["keras"], place)
+    run.export(["keras"], place)
+    assert (place / "README.md").read_text().startswith("# benchmarks.kills")
 
 
 def test_a_place_that_can_not_be_written_is_named(run, tmp_path):

@@ -8,6 +8,7 @@ from tfnet.errors import ConfigError
 from tfnet.exports import FORMATS, chosen
 from tfnet.run_settings import RunSettings
 from tfnet.settings import setting
+from tfnet.texts import on_one_line
 
 _ALL = ",".join(FORMATS)
 
@@ -23,9 +24,9 @@ class ExportSettings(RunSettings):
     )
     output_dir: str | None = setting(
         None,
-        "Where to write. Left unset: export/ in the run directory. What is"
-        " there under the same names is replaced, each when the new one is"
-        " whole.",
+        "Where to write. Left unset: export/ in the run directory. An earlier"
+        " export is replaced when the new one is whole; a file of the same name"
+        " without tfnet's README.md beside it is refused.",
         kind=str,
         example="export",
     )
@@ -55,7 +56,7 @@ def export(settings: ExportSettings) -> None:
         settings.format,
         settings.output_dir,
         dataset=dataset,
-        tell=lambda line: print(line, flush=True),
+        tell=lambda line: print(on_one_line(line), flush=True),
     )
 
 

@@ -4,8 +4,9 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfnet import command_line
+from tfnet import command_line, files
 from tfnet.config import Config
+from tfnet.errors import ConfigError
 
 if TYPE_CHECKING:
     from tfnet.data import Dataset
@@ -52,3 +53,26 @@ def flagfile(config: Config, dataset: "Dataset", directory: Path) -> str:
             " data=...)"
         )
     return command_line.to_flagfile(repeatable, comment)
+
+
+def read_flagfile(path: Path) -> Config:
+    """Returns the settings in the config.flags of a run.
+
+    Raises:
+      ConfigError: A line is not as it must be.
+      OSError: It can't be read.
+    """
+    try:
+        text = files.read_bytes(path).decode()
+        flags = [line for line in text.splitlines() if line[:2] == "--"]
+        return Config.from_flags(flags)
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path} is damaged: it is no text; bring back a good one."
+        ) from error
+    except ConfigError as error:
+        reason = str(error).removesuffix(".")
+        raise ConfigError(
+            f"{path}, the settings of the run, has a line that this tfnet"
+            f" can't take: {reason}. Mend or remove that line."
+        ) from error

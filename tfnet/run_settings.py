@@ -45,7 +45,7 @@ class RunSettings(Settings):
           DataError: The data can't be had, or have other classes.
         """
         assert self.run_dir is not None
-        run = Run.open(self.run_dir)
+        run = Run.open(self.run_dir, flag="--run_dir")
         return run, run.open_dataset(
             self.dataset, self.data_dir, self.cache_dir
         )

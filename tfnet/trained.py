@@ -1,6 +1,5 @@
 """A run that has trained: its settings, history, model, and what they say."""
 
-import csv
 import dataclasses
 import functools
 import sys
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from tfnet import arguments, files, parts
+from tfnet import arguments, parts
 from tfnet.config import Config
 from tfnet.data.scaling import Scaling
 from tfnet.errors import (
@@ -22,6 +21,7 @@ from tfnet.errors import (
     reason_of,
     remedy_of,
 )
+from tfnet.flagfile import read_flagfile
 from tfnet.runs import checkpoints
 from tfnet.runs.directory import (
     CHECKPOINTS,
@@ -29,6 +29,8 @@ from tfnet.runs.directory import (
     holds_a_run,
     read_record,
 )
+from tfnet.runs.metrics import read_rows
+from tfnet.texts import on_one_line
 
 if TYPE_CHECKING:
     from tfnet.data import Dataset, Examples
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
 
 _MOST_COMPARED = 10_000
 _MOST_CALIBRATION = 256
-_WHOLE_NUMBERS = ("epoch", "step")
 
 
 class Run:
@@ -77,40 +78,46 @@ class Run:
         self.checkpoint: str | None = None
 
     @classmethod
-    def open(cls, directory: str | Path) -> Self:
+    def open(cls, directory: str | Path, *, flag: str | None = None) -> Self:
         """Opens a run directory; reads settings and record, nothing else.
 
         Args:
           directory: What a run has left, or one that is still running.
+          flag: The flag that names it, for messages; None: none does.
 
         Raises:
           ConfigError: It holds no run, or one whose files can't be read.
         """
         path = arguments.place("directory", directory)
-        where = f"--run_dir ({directory})"
+        where = f"{flag} ({directory})" if flag else str(directory)
         if not path.is_dir() or not holds_a_run(path):
-            raise ConfigError(f"{where} must be a directory that holds a run.")
+            raise ConfigError(
+                f"{where} must be a directory that holds a run; name another"
+                " one."
+            )
         try:
             record = read_record(path)
             _ = record["dataset"]["classes"]
             _ = Scaling.read(record.get("scaling"))
-            flags = files.read_bytes(path / "config.flags").decode()
+            config = read_flagfile(path / "config.flags")
         except OSError as error:
             raise ConfigError(
                 f"{where} holds a run that can't be read: {error.filename}:"
-                f" {reason_of(error)}."
+                f" {reason_of(error)}; {remedy_of(error)}, or name another run."
             ) from error
+        except ConfigError:
+            raise
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(
-                f"{where} holds a run whose run.json or config.flags is"
-                " damaged."
+                f"{where} holds a run whose run.json is damaged; bring back a"
+                " good one, go on with the run, which writes it anew, or name"
+                " another."
             ) from error
-        settings = [line for line in flags.splitlines() if line[:2] == "--"]
-        config = Config.from_flags(settings)
         if config.normalize != "seed" and record.get("scaling") is None:
             raise ConfigError(
                 f"{where} holds a run whose run.json lacks what"
-                f" --normalize={config.normalize} found; it is damaged."
+                f" --normalize={config.normalize} found; it is damaged: bring"
+                " back a good one, or name another run."
             )
         return cls(config=config, record=record, directory=path)
 
@@ -212,16 +219,11 @@ class Run:
         """The rows of metrics.csv: numbers, None where a row has none.
 
         Raises:
-          ConfigError: The file can't be read.
+          ConfigError: The file can't be read, or is damaged.
         """
         if self.directory is None:
             return []
-        path = self.directory / METRICS_FILE
-        try:
-            with open(path, newline="", encoding="utf-8") as file:
-                return [_numbers(row) for row in csv.DictReader(file)]
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"{path} can't be read: {error}.") from error
+        return read_rows(self.directory / METRICS_FILE)
 
     @property
     def model(self) -> Any:
@@ -309,16 +311,20 @@ class Run:
 
         Raises:
           ConfigError: There is no such format, or one is there twice; there
-            is no directory; an argument is not of its kind.
+            is no directory, or it holds files that tfnet did not export; an
+            argument is not of its kind.
           DataError: The data can't be had, or do not fit.
           RunError: Some could not be had; all others were written.
         """
         from tfnet import exports
-        from tfnet.exports.card import write_card
+        from tfnet.exports.card import CARD, check_place, write_card
 
         formats = exports.chosen(formats)
         arguments.check_function("tell", tell)
         place = self._place(directory, "export")
+        usual = [exports.FORMATS[name].file for name in formats]
+        # What a killed export has left in export/ has no card yet.
+        check_place(place, usual if directory is not None else ())
         dataset = self._data(dataset)
         images, labels = dataset.test.first(_MOST_COMPARED)
         calibration, _ = dataset.train.first(_MOST_CALIBRATION)
@@ -347,8 +353,8 @@ class Run:
             else:
                 tell(_compared(place / exports.FORMATS[name].file, done[name]))
         if done:
-            write_card(place / "README.md", self.record, done)
-            tell(f"{place / 'README.md'} says how to use them")
+            write_card(place / CARD, self.record, done)
+            tell(f"{place / CARD} says how to use them")
         if failed:
             raise RunError(f"not exported: {'; '.join(failed)}")
         return done
@@ -460,17 +466,8 @@ class Run:
         return model
 
 
-def _numbers(row: Mapping[str, str]) -> dict[str, Any]:
-    def number(name: str, text: str) -> Any:
-        if text == "" or name == "split":
-            return text or None
-        return int(text) if name in _WHOLE_NUMBERS else float(text)
-
-    return {name: number(name, text) for name, text in row.items()}
-
-
 def _tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print(on_one_line(text), file=sys.stderr, flush=True)
 
 
 def _first_filters(model: Any) -> np.ndarray | None:

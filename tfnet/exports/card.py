@@ -1,16 +1,19 @@
 """The model card: what was trained on what, how good it is, how to use it."""
 
 import dataclasses
+import os
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tfnet import files
 from tfnet.config import Config
 from tfnet.data.scaling import COLOURS, Scaling
+from tfnet.errors import ConfigError
 from tfnet.exports.export import Comparison
 from tfnet.exports.formats import FORMATS, Format
+from tfnet.texts import on_one_line
 
 # What the authors of a data set state.
 _LICENCES = {
@@ -22,6 +25,43 @@ _LICENCES = {
 _PLACES = ("data_dir", "cache_dir", "run_dir")
 
 
+CARD = "README.md"
+# Ends the sentence by which an earlier card can be told from other texts.
+_MADE_BY = "made by tfnet."
+
+
+def check_place(directory: Path, names: Collection[str] = ()) -> None:
+    """Refuses a directory where an export would replace what is a person's.
+
+    Where a card of tfnet lies, all under the usual names are its exports.
+
+    Args:
+      directory: Where to export to.
+      names: Of what will be written, beside the card.
+
+    Raises:
+      ConfigError: One of them is there, or a README.md, and no card.
+    """
+    card = directory / CARD
+    if _is_card(card):
+        return
+    for path in (card, *(directory / name for name in names)):
+        if os.path.lexists(path):
+            raise ConfigError(
+                f"{path} is there, and no model card of tfnet says that it was"
+                " exported, so it is not written over; name another directory"
+                " (--output_dir), or remove it."
+            )
+
+
+def _is_card(path: Path) -> bool:
+    try:
+        text = files.read_bytes(path).decode(errors="replace")
+    except OSError:
+        return False
+    return any(line.endswith(_MADE_BY) for line in text.splitlines())
+
+
 def write_card(
     path: Path,
     record: Mapping[str, Any],
@@ -31,7 +71,7 @@ def write_card(
 
     Args:
       path: The file to write, beside the exports under their usual names; what
-        was there is replaced.
+        was there is replaced, see `check_place`.
       record: Of the run: what run.json holds.
       comparisons: For each format that was exported, by name, what `export`
         returned.
@@ -50,7 +90,7 @@ def _lines(
     yield ""
     yield (
         f"An image classifier of {record['parameters']:,} parameters for"
-        f" {len(data['classes'])} classes, made by tfnet."
+        f" {len(data['classes'])} classes, {_MADE_BY}"
     )
     yield from _data(settings, data)
     scaling = Scaling.read(record.get("scaling"))
@@ -156,5 +196,8 @@ def _table(header: tuple[str, ...], rows: Any) -> list[str]:
 
 def _row(cells: Any) -> str:
     # A name may hold what ends a cell or a line.
-    texts = [" ".join(str(one).split()).replace("|", "\\|") for one in cells]
+    texts = [
+        " ".join(on_one_line(str(one)).split()).replace("|", "\\|")
+        for one in cells
+    ]
     return f"| {' | '.join(texts)} |"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tfnet import files
+from tfnet.errors import ConfigError, reason_of, remedy_of
 
 METRICS = (
     "epoch",
@@ -20,6 +21,9 @@ METRICS = (
     "images_per_second",
     "seconds",
 )
+
+
+_WHOLE_NUMBERS = ("epoch", "step")
 
 
 class Metrics:
@@ -111,6 +115,63 @@ def _keep_whole_rows(path: Path, size: int) -> int:
     # Without its header it is no table any more.
     files.write_text(path, header.decode())
     return len(header)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Reads metrics.csv.
+
+    Returns:
+      Its rows: numbers, None where a row has none. A last line without an end
+      is left out: a run may be writing it.
+
+    Raises:
+      ConfigError: It can't be read, or is damaged; one line.
+    """
+    try:
+        text = files.read_bytes(path).decode()
+    except OSError as error:
+        raise ConfigError(
+            f"{path} can't be read: {reason_of(error)}; {remedy_of(error)}."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path} is damaged: it is no text; bring back a good one."
+        ) from error
+    lines = text[: text.rfind("\n") + 1].splitlines()
+    header = ",".join(METRICS)
+    if lines[:1] != [header]:
+        raise ConfigError(
+            f"{path} is damaged: its first line must be {header}; put it back."
+        )
+    return [
+        _numbers(line, f"{path}, line {number}")
+        for number, line in enumerate(lines[1:], start=2)
+        if line
+    ]
+
+
+def _numbers(line: str, where: str) -> dict[str, Any]:
+    """Returns a row; no cell of one holds a comma or a quote."""
+    cells = line.split(",")
+    if len(cells) != len(METRICS):
+        raise ConfigError(
+            f"{where}, is damaged: it must have {len(METRICS)} cells, and has"
+            f" {len(cells)}; mend or remove that line."
+        )
+    row: dict[str, Any] = {}
+    for name, cell in zip(METRICS, cells, strict=True):
+        if cell == "" or name == "split":
+            row[name] = cell or None
+            continue
+        kind = int if name in _WHOLE_NUMBERS else float
+        try:
+            row[name] = kind(cell)
+        except ValueError as error:
+            raise ConfigError(
+                f"{where}, is damaged: {name} ({cell}) must be a number; mend"
+                " or remove that line."
+            ) from error
+    return row
 
 
 def csv_line(values: Any) -> str:
