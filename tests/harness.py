@@ -79,6 +79,7 @@ def train(
     flip=False,
     crop=0,
     block=None,
+    lanes=1,
     **rule,
 ):
     """Trains what `build` returns; `block` is the most steps in a block."""
@@ -105,6 +106,7 @@ def train(
                 **rule,
             ),
             accumulates=batches > 1,
+            lanes=lanes,
         )
         per_epoch = -(-len(examples) // (batch * batches))
         total = per_epoch * epochs if steps is None else steps

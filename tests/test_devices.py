@@ -3,7 +3,11 @@ import os
 import pytest
 
 import tfnet
-from tfnet.devices.start import free_gpu_memory, start_devices
+from tfnet.devices.start import (
+    free_gpu_memory,
+    lanes_and_threads,
+    start_devices,
+)
 
 SETTINGS = {
     "devices": None,
@@ -64,6 +68,33 @@ def test_other_threads_in_the_same_process_are_refused():
     with pytest.raises(tfnet.ConfigError) as caught:
         start_devices(**{**SETTINGS, "threads": 7})
     assert "--threads (7)" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("cores", "share", "splits", "want"),
+    [
+        # Too small for parts, and for more than one thread.
+        (2, 4, True, (1, 1)),
+        (2, 7, True, (1, 1)),
+        (2, 8, True, (2, 1)),
+        (2, 1000, True, (2, 1)),
+        # No more parts than it has fours of examples, than cores, than 8.
+        (16, 12, True, (3, 1)),
+        (6, 4000, True, (6, 1)),
+        (16, 4000, True, (8, 2)),
+        (16, 64, True, (8, 1)),
+        # In one piece: threads by the size.
+        (2, 31, False, (1, 1)),
+        (2, 32, False, (1, 2)),
+        (16, 1000, False, (1, 16)),
+        # Less than a core for each replica.
+        (0, 1000, True, (1, 1)),
+        (0, 1000, False, (1, 1)),
+        (1, 1000, True, (1, 1)),
+    ],
+)
+def test_the_cores_of_a_replica(cores, share, splits, want):
+    assert lanes_and_threads(cores, share, splits=splits) == want
 
 
 def test_batches_smaller_than_the_replicas_are_told():

@@ -341,6 +341,40 @@ def test_where_fit_goes_wrong(strategy_of, name):
         assert other.differs_from(one) < bound
 
 
+# A batch of 8 is 2, 3 and 3; a last one of 1 has fewer rows than parts.
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a last batch of 1",
+        "a last batch of 3",
+        "dropout",
+        "color and cutout",
+        "mixup",
+        "mixup, accumulated",
+        "clip_norm",
+        "l2",
+        "class weights",
+    ],
+)
+def test_parts_at_once_give_the_numbers_of_the_whole(strategy_of, name):
+    count, batch, build, settings = CASES[name]
+    one, parts, both = (
+        train(
+            strategy_of(replicas),
+            build,
+            random_examples(count),
+            batch=batch,
+            precision="float64",
+            epochs=2,
+            lanes=lanes,
+            **settings,
+        )
+        for replicas, lanes in ((1, 1), (1, 3), (2, 2))
+    )
+    assert parts.differs_from(one) < 1e-12
+    assert both.differs_from(one) < 1e-12
+
+
 @pytest.mark.parametrize("name", sorted(set(OPTIMIZERS) - {"ftrl"}))
 def test_decay_takes_its_part_of_every_weight(strategy_of, name):
     with strategy_of(2).scope():
@@ -510,10 +544,8 @@ def test_the_loss_scale_grows_after_good_steps():
     assert (scale.scale.numpy(), scale.good_steps.numpy()) == (2**16, 0)
 
 
-def graph_of(strategy, build, image_shape, replicas):
+def graph_of(strategy, build, image_shape, replicas, lanes=1):
     """All operations of the program, those of its functions included."""
-    from tfnet.training.step import _compile
-
     with strategy.scope():
         model = build()
         training.synchronise(model, replicas=replicas)
@@ -523,8 +555,10 @@ def graph_of(strategy, build, image_shape, replicas):
         augmentation=Augmentation(flip=True),
         clipping=training.Clipping(norm=1.0),
     )
-    program = _compile(strategy, state, image_shape, rule, False, False)
-    graph = program.get_concrete_function().graph.as_graph_def()
+    function = training.TrainFunction(
+        strategy, state, image_shape, rule, lanes=lanes
+    )
+    graph = function.trace(False).graph.as_graph_def()
     functions = (node for f in graph.library.function for node in f.node_def)
     return [*graph.node, *functions]
 
@@ -555,6 +589,19 @@ def test_one_collective_a_step_and_no_python(
     kinds = {node.op for node in nodes}
     assert not [kind for kind in kinds if "PyFunc" in kind]
     assert not [kind for kind in kinds if "Collective" in kind]
+
+
+def test_parts_at_once_do_not_wait_for_each_other(strategy_of):
+    counts = [
+        sum(
+            node.op == "Conv2DBackpropFilter"
+            for node in graph_of(
+                strategy_of(1), convolutional, (8, 8, 3), 1, lanes
+            )
+        )
+        for lanes in (1, 3)
+    ]
+    assert counts == [1, 3]
 
 
 def test_keras_still_sums_what_is_summed_already(strategy_of):

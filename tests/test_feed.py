@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tfnet.data import Examples
-from tfnet.data.feed import blocks, steps_in_epoch
+from tfnet.data.feed import blocks, paddings, steps_in_epoch
 from tfnet.data.order import epoch_order, split_evenly
 
 
@@ -87,6 +87,17 @@ def test_every_example_comes_once_in_the_order(count, batch, replicas):
             # Padding too is an image with its own label.
             np.testing.assert_array_equal(images[..., 0, 0, 0], labels % 256)
             assert labels.shape[2] >= 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 24, 50])
+@pytest.mark.parametrize("batch", [1, 4, 8, 60])
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+@pytest.mark.parametrize("lanes", [1, 2, 3])
+def test_which_programs_an_epoch_needs(count, batch, replicas, lanes):
+    _, found = made(count, batch, replicas)
+    assert paddings(
+        count, batch_size=batch, batches=1, replicas=replicas, lanes=lanes
+    ) == {block.is_padded or block.fewest_rows < lanes for block in found}
 
 
 @pytest.mark.parametrize("count", [1, 5, 23, 24, 50])

@@ -473,7 +473,7 @@ def test_a_record_without_the_numbers_is_refused(run, tmp_path):
 
 
 def test_the_range_test_scales_as_the_run_would(run, place):
-    given = settings(place, "none", steps=2, seed=3) | {"batch_size": COUNT}
+    given = settings(place, "none", steps=30, seed=3) | {"batch_size": COUNT}
     curve = find(FindSettings(**given, lowest_rate=1e-6, highest_rate=1e-5))
     pixels, labels = run.dataset.train.take(np.arange(COUNT))
     config = dataclasses.replace(run.config, seed=3)

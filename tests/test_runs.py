@@ -385,6 +385,7 @@ def test_summary_shows_what_the_record_holds(tmp_path):
         "replicas": 2,
         "memory": "the host's",
         "threads": 1,
+        "lanes": 1,
         "onednn": "on",
         "batch_size": 5,
         "shares": [3, 2],
@@ -414,8 +415,13 @@ def test_summary_shows_what_the_record_holds(tmp_path):
         "note     another",
         str(tmp_path),
         "goes on after step 1,234 of 5,678",
+        "cpu      1 thread for an operation, oneDNN on\n",
     ):
         assert part in " ".join(text.split()) or part in text
+    assert (
+        "2 parts of a batch at once, each with 3 threads for an operation"
+        in first_lines(record | {"lanes": 2, "threads": 3}, tmp_path)
+    )
     (tmp_path / "run.json").write_text("{}")
     record |= {
         "test_loss": 0.5,

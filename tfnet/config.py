@@ -362,8 +362,9 @@ class Config(Settings):
     )
     threads: int | None = setting(
         None,
-        "Threads that one operation may use on the CPU. Left unset: one for"
-        " batches below 32, which are faster that way, else all cores.",
+        "Threads that one operation may use on the CPU. Left unset, the seed's"
+        " network works on a batch in parts, each with cores of its own; other"
+        " models have one thread for batches below 32, else all cores.",
         kind=int,
         minimum=1,
         maximum=1024,

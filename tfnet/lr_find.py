@@ -242,6 +242,7 @@ def _try_rates(
         dataset.image_shape,
         parts.step_rule(config, dataset, scaling),
         accumulates=config.accumulate_steps > 1,
+        lanes=devices.lanes,
     )
     losses: list[float] = []
     for epoch in itertools.count():

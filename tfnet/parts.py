@@ -43,6 +43,8 @@ def start_devices(config: Config) -> "Devices":
         memory_growth=config.memory_growth,
         threads=config.threads,
         batch_size=config.batch_size,
+        # Of another model nobody knows that it takes each example by itself.
+        splits=config.model == "net",
         deterministic=config.deterministic,
         verbose=verbose,
     )
@@ -356,6 +358,7 @@ def first_record(
         "replicas": devices.replicas,
         "memory": devices.memory,
         "threads": devices.threads,
+        "lanes": devices.lanes,
         "onednn": devices.onednn,
         "deterministic": devices.deterministic,
         "batch_size": config.batch_size,

@@ -131,6 +131,7 @@ class Trainer:
             dataset.image_shape,
             step_rule(config, dataset, scaling),
             accumulates=config.accumulate_steps > 1,
+            lanes=devices.lanes,
         )
         self._evaluate = training.create_evaluate_function(
             devices.strategy,
@@ -286,6 +287,7 @@ class Trainer:
             batch_size=self._config.batch_size,
             batches=self._config.accumulate_steps,
             replicas=self._devices.replicas,
+            lanes=self._devices.lanes,
         ):
             self._train.trace(is_padded)
 

@@ -65,6 +65,7 @@ def make_train_function(
         state,
         dataset.image_shape,
         parts.step_rule(config, dataset, SEED),
+        lanes=devices.lanes,
     )
     return function, dataset
 

@@ -52,6 +52,11 @@ class Block:
         return len(self.labels[0])
 
     @property
+    def fewest_rows(self) -> int:
+        """How many rows of each batch that replica has which has the fewest."""
+        return min(labels.shape[2] for labels in self.labels)
+
+    @property
     def step_examples(self) -> int:
         """Examples in each step, over all batches and replicas."""
         return int(sum(counts[0].sum() for counts in self.counts))
@@ -71,13 +76,21 @@ def steps_in_epoch(num_examples: int, step_examples: int) -> int:
 
 
 def paddings(
-    num_examples: int, *, batch_size: int, batches: int, replicas: int
+    num_examples: int,
+    *,
+    batch_size: int,
+    batches: int,
+    replicas: int,
+    lanes: int = 1,
 ) -> set[bool]:
-    """Returns which kinds of blocks an epoch has: padded, not padded, both."""
+    """Returns which programs the blocks of an epoch need: padded or not, both.
+
+    What has fewer rows than lanes counts as padded.
+    """
     size = batch_size * batches
     sizes = {min(size, num_examples), num_examples % size} - {0}
     return {
-        bool((shares < np.maximum(1, shares.max(axis=0))).any())
+        bool((shares < np.maximum(lanes, shares.max(axis=0))).any())
         for shares in (_shares(one, batch_size, replicas) for one in sizes)
     }
 

@@ -10,6 +10,8 @@ from tfnet.runs import checkpoints
 from tfnet.runs.checkpoints import Checkpoint
 from tfnet.runs.directory import RunDirectory, holds_a_run
 
+_PARTS = "parts of a batch at once"
+
 
 @dataclasses.dataclass(frozen=True)
 class Start:
@@ -108,7 +110,8 @@ def resumed(start: Start, record: dict[str, Any]) -> list[dict[str, Any]]:
     if start.checkpoint is None:
         return []
     progress = start.checkpoint.progress
-    before = progress["environment"]
+    # Earlier checkpoints lack the number of parts: there was one.
+    before = {_PARTS: 1, **progress["environment"]}
     different = [
         f"{name} {before[name]} before, {value} now"
         for name, value in environment(record).items()
@@ -128,6 +131,7 @@ def environment(record: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "replicas": record["replicas"],
         "threads": record["threads"],
+        _PARTS: record["lanes"],
         "oneDNN": record["onednn"],
         "TensorFlow": record["versions"]["tensorflow"],
         "Keras": record["versions"]["keras"],

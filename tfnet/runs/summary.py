@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tfnet.errors import counted
 from tfnet.files import seen_from_here
 from tfnet.texts import on_one_line
 
@@ -47,9 +48,8 @@ def first_lines(record: Mapping[str, Any], directory: Path | None) -> str:
         ("memory", record["memory"]),
         (
             "cpu",
-            f"{record['threads']}"
-            f" thread{'s' if record['threads'] > 1 else ''} for an operation,"
-            f" oneDNN {record['onednn']}",
+            f"{_lanes(record)}{counted(record['threads'], 'thread')} for an"
+            f" operation, oneDNN {record['onednn']}",
         ),
         (
             "batch",
@@ -163,3 +163,10 @@ def _class_lines(accuracies: Mapping[str, float | None]) -> list[str]:
         + ("no test image" if accuracy is None else f"{accuracy:6.1%}")
         for name, accuracy in zip(names, accuracies.values(), strict=True)
     ]
+
+
+def _lanes(record: Mapping[str, Any]) -> str:
+    """Says how a replica's share is worked on; nothing where it is whole."""
+    if record["lanes"] == 1:
+        return ""
+    return f"{record['lanes']} parts of a batch at once, each with "

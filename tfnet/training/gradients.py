@@ -43,10 +43,11 @@ def share_gradients(
     images: Any,
     labels: Any,
     share: Share,
+    partners: Partners | None,
+    *,
     objective: Objective,
     augmentation: Augmentation,
     scaling: Scaling,
-    partners: Partners | None = None,
 ) -> ShareResult:
     """Returns what a share adds to its step; in a replica, while it is traced.
 
@@ -55,10 +56,10 @@ def share_gradients(
       images: uint8 [rows, height, width, 3].
       labels: int32 [rows].
       share: Which examples these are, of which step.
+      partners: What the examples are mixed with; None: nothing.
       objective: Gives the loss of each example.
       augmentation: Changes the images.
       scaling: Scales their pixels.
-      partners: What the examples are mixed with; None: nothing.
     """
 
     def prepared(images: Any, draws: Share) -> Any:

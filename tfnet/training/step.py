@@ -16,6 +16,7 @@ from tfnet.data.augment import Augmentation
 from tfnet.data.feed import Block
 from tfnet.data.scaling import SEED, Scaling
 from tfnet.training.gradients import ShareResult, share_gradients
+from tfnet.training.lanes import add_up, split
 from tfnet.training.mixup import Partners
 from tfnet.training.objective import Objective
 from tfnet.training.share import Share, replica_id
@@ -60,6 +61,7 @@ class TrainFunction:
         rule: StepRule,
         *,
         accumulates: bool = False,
+        lanes: int = 1,
     ) -> None:
         """Makes the programs; each is traced when it is first used.
 
@@ -70,20 +72,30 @@ class TrainFunction:
           image_shape: Height, width and channels of the images it is fed.
           rule: What a step does.
           accumulates: Whether a step may have several batches.
+          lanes: In how many parts a replica works on its share at once. The
+            model must take each example by itself.
         """
         self._programs = {
             is_padded: _compile(
-                strategy, state, image_shape, rule, is_padded, accumulates
+                strategy,
+                state,
+                image_shape,
+                rule,
+                is_padded,
+                accumulates,
+                # What is padded is seldom, and may be too few for parts.
+                1 if is_padded else lanes,
             )
             for is_padded in (False, True)
         }
+        self._lanes = lanes
         self._devices = strategy.extended.worker_devices
         # Whether it takes blocks with partners.
         self.mixes = rule.mixup is not None
 
-    def trace(self, is_padded: bool) -> None:
-        """Traces one of the programs ahead of its first use."""
-        self._programs[is_padded].get_concrete_function()
+    def trace(self, is_padded: bool) -> Any:
+        """Traces one of the programs ahead of its first use, and returns it."""
+        return self._programs[is_padded].get_concrete_function()
 
     def __call__(
         self, block: Block, epoch: int, rates: np.ndarray
@@ -99,7 +111,8 @@ class TrainFunction:
           As NumPy arrays [steps], the mean loss of each step (float64) and
           how many of its examples were classified right (int64).
         """
-        losses, corrects = self._programs[block.is_padded](
+        is_padded = block.is_padded or block.fewest_rows < self._lanes
+        losses, corrects = self._programs[is_padded](
             place(block.images, self._devices),
             place(block.labels, self._devices),
             place(block.positions, self._devices),
@@ -135,6 +148,7 @@ def _compile(
     rule: StepRule,
     is_padded: bool,
     accumulates: bool,
+    lanes: int,
 ) -> Any:
     replicas = strategy.num_replicas_in_sync
     local = strategy.experimental_local_results
@@ -177,15 +191,20 @@ def _compile(
             step_examples=feed.step_examples,
             is_whole_step=replicas == 1 and not accumulates,
         )
-        return share_gradients(
-            state,
-            images,
-            labels,
-            share,
-            rule.objective,
-            rule.augmentation,
-            rule.scaling,
-            partners,
+        parts = [(images, labels, share, partners)]
+        if lanes > 1:
+            parts = split(*parts[0], lanes)
+        return add_up(
+            [
+                share_gradients(
+                    state,
+                    *part,
+                    objective=rule.objective,
+                    augmentation=rule.augmentation,
+                    scaling=rule.scaling,
+                )
+                for part in parts
+            ]
         )
 
     def add_batch(
