@@ -30,6 +30,7 @@ def write(place: Path, results: dict[str, Any]) -> None:
         with `date` and `rounds`), and `profiles` (what `own.op_profile`
         printed, by batch size).
     """
+    place.mkdir(parents=True, exist_ok=True)
     (place / _DATA).write_text(json.dumps(results, indent=1) + "\n")
     (place / _TABLE).write_text(_text(results))
     _draw(results["comparisons"], place / _PICTURE)
