@@ -7,6 +7,7 @@ from tfnet.devices.start import (
     free_gpu_memory,
     lanes_and_threads,
     start_devices,
+    usable_cores,
 )
 
 SETTINGS = {
@@ -68,6 +69,15 @@ def test_other_threads_in_the_same_process_are_refused():
     with pytest.raises(tfnet.ConfigError) as caught:
         start_devices(**{**SETTINGS, "threads": 7})
     assert "--threads (7)" in str(caught.value)
+
+
+def test_cores_are_counted_where_no_process_is_bound_to_some(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 5}, False)
+    assert usable_cores() == 3
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 12)
+    assert usable_cores() == 12
+    assert start_devices(**SETTINGS).replicas == 8
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def start_devices(
         _set_threads(threads, must=True)
     elif kind == "CPU":
         lanes, threads = lanes_and_threads(
-            len(os.sched_getaffinity(0)) // replicas,
+            usable_cores() // replicas,
             batch_size // replicas,
             splits=splits,
         )
@@ -146,6 +146,14 @@ def start_devices(
         deterministic=_determinism["on"],
         notes=_notes(kind, len(chosen), batch_size),
     )
+
+
+def usable_cores() -> int:
+    """Returns how many cores this process may use."""
+    # macOS can't bind a process to cores, and has no call to ask for them.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def lanes_and_threads(
