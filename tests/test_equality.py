@@ -318,21 +318,23 @@ CASES = {
 }
 
 
+def train_case(strategy, name, **more):
+    count, batch, build, settings = CASES[name]
+    return train(
+        strategy,
+        build,
+        random_examples(count),
+        batch=batch,
+        precision="float64",
+        **{"epochs": 2, **settings, **more},
+    )
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_where_fit_goes_wrong(strategy_of, name):
-    count, batch, build, settings = CASES[name]
-    settings = {"epochs": 2, **settings}
-    counts = (1, 2, 3) if "augmentation" in settings else (1, 3)
+    counts = (1, 2, 3) if "augmentation" in CASES[name][-1] else (1, 3)
     one, *others = (
-        train(
-            strategy_of(replicas),
-            build,
-            random_examples(count),
-            batch=batch,
-            precision="float64",
-            **settings,
-        )
-        for replicas in counts
+        train_case(strategy_of(replicas), name) for replicas in counts
     )
     for other in others:
         # Adam divides by the root of a square, which is near 0 at first.
@@ -357,18 +359,8 @@ def test_where_fit_goes_wrong(strategy_of, name):
     ],
 )
 def test_parts_at_once_give_the_numbers_of_the_whole(strategy_of, name):
-    count, batch, build, settings = CASES[name]
     one, parts, both = (
-        train(
-            strategy_of(replicas),
-            build,
-            random_examples(count),
-            batch=batch,
-            precision="float64",
-            epochs=2,
-            lanes=lanes,
-            **settings,
-        )
+        train_case(strategy_of(replicas), name, lanes=lanes)
         for replicas, lanes in ((1, 1), (1, 3), (2, 2))
     )
     assert parts.differs_from(one) < 1e-12
