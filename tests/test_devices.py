@@ -84,12 +84,12 @@ def test_cores_are_counted_where_no_process_is_bound_to_some(monkeypatch):
     ("cores", "share", "splits", "want"),
     [
         # Too small for parts, and for more than one thread.
-        (2, 4, True, (1, 1)),
-        (2, 7, True, (1, 1)),
-        (2, 8, True, (2, 1)),
+        (2, 2, True, (1, 1)),
+        (2, 3, True, (1, 1)),
+        (2, 4, True, (2, 1)),
         (2, 1000, True, (2, 1)),
-        # No more parts than it has fours of examples, than cores, than 8.
-        (16, 12, True, (3, 1)),
+        # No more parts than it has pairs of examples, than cores, than 8.
+        (16, 6, True, (3, 1)),
         (6, 4000, True, (6, 1)),
         (16, 4000, True, (8, 2)),
         (16, 64, True, (8, 1)),

@@ -380,12 +380,18 @@ def test_blocks_grow_until_they_take_the_time_they_should(make_examples):
 
 
 def test_evaluation_counts_every_example_once(strategy_of, make_examples):
-    for replicas, count in [(1, 7), (2, 7), (4, 3), (3, 1601)]:
+    for replicas, count, lanes in [
+        (1, 7, 1), (2, 7, 1), (4, 3, 1), (3, 3701, 1),
+        # Parts of a share, some of them without an example.
+        (1, 2, 3), (1, 7, 3), (2, 7, 8), (3, 3701, 2),
+    ]:  # fmt: skip
         strategy = strategy_of(replicas)
         examples = make_examples(count, size=4, classes=3)
         with strategy.scope():
             model = small_model((4, 4, 3))
-        function = training.create_evaluate_function(strategy, model, 3, SEED)
+        function = training.create_evaluate_function(
+            strategy, model, 3, SEED, lanes=lanes
+        )
         found = training.evaluate(function, strategy, examples)
         kernel, bias = model.get_weights()
         x = (examples.images.reshape(count, -1) / 255 - 0.5) / 0.5

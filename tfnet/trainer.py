@@ -138,6 +138,7 @@ class Trainer:
             state.model,
             len(dataset.class_names),
             scaling,
+            lanes=devices.evaluation_lanes,
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:

@@ -39,7 +39,11 @@ def main() -> None:
         model = parts.build_model(config, classes)
         from_state_dict(model, read_weights(data / "weights.npz"))
     function = training.create_evaluate_function(
-        devices.strategy, model, classes, SEED
+        devices.strategy,
+        model,
+        classes,
+        SEED,
+        lanes=devices.evaluation_lanes,
     )
     seconds = []
     for _ in range(_TIMES + 1):

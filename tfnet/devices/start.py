@@ -18,7 +18,7 @@ from tfnet.errors import ConfigError
 
 # Measured on 2 cores. Parts smaller than the first cost more than they give,
 # and what is smaller than the last is done sooner by one thread than by two.
-_SMALLEST_PART = 4
+_SMALLEST_PART = 2
 # The program of a step grows with them.
 _MOST_LANES = 8
 _SMALL_BATCH = 32
@@ -42,6 +42,7 @@ class Devices:
       threads: Threads that one operation may use on the CPU.
       lanes: In how many parts a replica works on its share at once, each on
         cores of its own.
+      evaluation_lanes: The same for its share of what is evaluated.
       onednn: `on`, `off`, or `as TensorFlow chooses`: oneDNN's kernels.
       deterministic: Whether operations give the same bits every time.
       notes: Lines that a person should be told.
@@ -53,6 +54,7 @@ class Devices:
     memory: str
     threads: int
     lanes: int
+    evaluation_lanes: int
     onednn: str
     deterministic: bool
     notes: tuple[str, ...] = ()
@@ -102,15 +104,16 @@ def start_devices(
     if devices is not None and devices > available:
         raise ConfigError(_too_many(devices, kind, physical, logical_devices))
     replicas = devices or available
-    lanes = 1
+    lanes = evaluation_lanes = 1
     if threads is not None:
         _set_threads(threads, must=True)
     elif kind == "CPU":
+        cores = usable_cores() // replicas
         lanes, threads = lanes_and_threads(
-            usable_cores() // replicas,
-            batch_size // replicas,
-            splits=splits,
+            cores, batch_size // replicas, splits=splits
         )
+        # Evaluated is always as much as keeps all cores busy.
+        evaluation_lanes = max(1, min(cores // threads, _MOST_LANES))
         _set_threads(threads, must=False)
     if deterministic and not _determinism["on"]:
         tf.config.experimental.enable_op_determinism()
@@ -139,6 +142,7 @@ def start_devices(
         or os.cpu_count()
         or 1,
         lanes=lanes,
+        evaluation_lanes=evaluation_lanes,
         onednn={"1": "on", "0": "off"}.get(
             os.environ.get("TF_ENABLE_ONEDNN_OPTS", ""),
             "as TensorFlow chooses",

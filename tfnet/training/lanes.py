@@ -20,6 +20,17 @@ from tfnet.training.share import Share
 Part = tuple[Any, Any, Share, Partners | None]
 
 
+def bounds(rows: Any, lanes: int) -> list[tuple[Any, Any]]:
+    """Returns where each part begins and ends, as even as can be.
+
+    Args:
+      rows: Examples in all: int32 scalar.
+      lanes: How many parts; with fewer rows some are empty.
+    """
+    ends = [rows * lane // lanes for lane in range(lanes + 1)]
+    return [*itertools.pairwise(ends)]
+
+
 def split(
     images: Any,
     labels: Any,
@@ -37,7 +48,6 @@ def split(
       lanes: How many parts; no more than there are rows.
     """
     rows = share.rows
-    bounds = [rows * lane // lanes for lane in range(lanes + 1)]
     return [
         (
             images[begin:end],
@@ -51,7 +61,7 @@ def split(
             ),
             _partners(partners, rows - end, rows - begin),
         )
-        for begin, end in itertools.pairwise(bounds)
+        for begin, end in bounds(rows, lanes)
     ]
 
 
