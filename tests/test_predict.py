@@ -223,3 +223,19 @@ def test_results_without_an_output_are_an_error(command, folder):
         f"tfnet.{name}: error: the standard output can't be used: it is"
         " closed.\n"
     )
+
+
+def test_links_that_lead_in_a_circle_are_named_and_not_followed(tmp_path):
+    from tfnet.image_names import find_images
+
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "1.jpg").write_bytes(b"")
+    (tmp_path / "inner" / "outer").symlink_to(tmp_path)
+    (tmp_path / "itself.jpg").symlink_to("itself.jpg")
+    (tmp_path / "itself").symlink_to("itself")
+    files, missing = find_images([str(tmp_path)])
+    # Whoever reads the link says what it is.
+    assert files == [
+        str(tmp_path / "itself.jpg"), str(tmp_path / "inner" / "1.jpg")
+    ]  # fmt: skip
+    assert missing == []

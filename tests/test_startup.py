@@ -128,3 +128,27 @@ tfnet.run(tfnet.Config.from_flags(flags))
     shown = " ".join(done.stdout.split())
     assert "note TensorFlow was imported before tfnet" in shown
     assert "oneDNN as TensorFlow chooses" in shown
+
+
+def test_imports_leave_matplotlib_for_later_and_keras_finds_it_then(tmp_path):
+    """Keras imports it for its galleries alone: they still work."""
+    code = """
+import gc, sys
+from tfnet.devices.runtime import prepare_process
+for was_on in (True, False):
+    gc.enable() if was_on else gc.disable()
+    prepare_process(verbose=False)
+    assert gc.isenabled() == was_on
+assert not [name for name in sys.modules if name.startswith("matplotlib")]
+import keras, numpy
+images = numpy.full((4, 8, 8, 3), 255, numpy.uint8)
+keras.visualization.plot_image_gallery(images, path="images.png")
+# It needs OpenCV for the rest.
+from keras.src.visualization import plot_bounding_box_gallery as boxes
+assert boxes.patches.Patch(color="red").get_facecolor() == (1, 0, 0, 1)
+import matplotlib.pyplot
+assert matplotlib.pyplot.figure
+"""
+    done = run_python("-c", code, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "images.png").read_bytes().startswith(b"\x89PNG")

@@ -7,6 +7,7 @@ FlagValues of their own, so that nothing global is touched.
 import dataclasses
 import difflib
 import errno
+import gc
 import io
 import os
 import re
@@ -234,6 +235,10 @@ def main(
     except KeyboardInterrupt:
         print(f"{command}: interrupted.", file=sys.stderr)
         sys.exit(130)
+    finally:
+        # Python searches all that TensorFlow has made for cycles at its end,
+        # for a second.
+        gc.freeze()
 
 
 def _open_closed_streams() -> bool:

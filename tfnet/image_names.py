@@ -3,7 +3,7 @@
 import glob
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tfnet.data.kinds import HEAD_BYTES, is_named_as_image, kind_of
 from tfnet.data.names import natural_order
@@ -72,24 +72,35 @@ def _images_below(folder: str, missing: list[tuple[str, str]]) -> Iterator[str]:
     it says why. A folder that can't be listed is added to `missing`.
     """
 
-    def name_it(error: OSError) -> None:
-        missing.append((str(error.filename), reason_of(error)))
+    try:
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda entry: natural_order(entry.name))
+    except OSError as error:
+        missing.append((folder, reason_of(error)))
+        return
+    entries = [entry for entry in entries if not entry.name.startswith(".")]
+    folders = [entry for entry in entries if _is(entry.is_dir)]
+    for entry in entries:
+        if _is(entry.is_dir):
+            continue
+        # To read a pipe would wait for whoever writes into it.
+        if not _is(entry.is_file) and os.path.exists(entry.path):
+            if is_named_as_image(entry.name):
+                missing.append((entry.path, "it is no file"))
+        elif is_named_as_image(entry.name) or _begins_as_image(entry.path):
+            yield entry.path
+    for one in folders:
+        # As a link it may lead in a circle.
+        if not one.is_symlink():
+            yield from _images_below(one.path, missing)
 
-    for place, folders, names in os.walk(folder, onerror=name_it):
-        folders[:] = sorted(
-            (one for one in folders if not one.startswith(".")),
-            key=natural_order,
-        )
-        for name in sorted(names, key=natural_order):
-            path = os.path.join(place, name)
-            if name.startswith("."):
-                continue
-            if os.path.exists(path) and not os.path.isfile(path):
-                # To read a pipe would wait for whoever writes into it.
-                if is_named_as_image(name):
-                    missing.append((path, "it is no file"))
-            elif is_named_as_image(name) or _begins_as_image(path):
-                yield path
+
+def _is(asked: Callable[[], bool]) -> bool:
+    try:
+        return asked()
+    except OSError:
+        # A link that leads in a circle, or where nobody may look.
+        return False
 
 
 def _begins_as_image(path: str) -> bool:

@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfnet.data.orientation import turned
+from tfnet.data.orientation import may_be_turned, upright
 from tfnet.data.scaling import SEED, Scaling
 
 
@@ -30,18 +30,58 @@ def decode(encoded: Any) -> tf.Tensor:
     Raises:
       tf.errors.InvalidArgumentError: These bytes are no such image.
     """
+    return _decode(encoded, _is_unusual(encoded))
+
+
+def decode_all(encoded: Any, size: int) -> tf.Tensor:
+    """Decodes image files, and brings them to one size.
+
+    Args:
+      encoded: Their bytes: string [n].
+      size: Height and width to bring them to, in pixels.
+
+    Returns:
+      uint8 [n, size, size, 3].
+
+    Raises:
+      tf.errors.InvalidArgumentError: One of them is no image.
+    """
+    return tf.map_fn(
+        lambda one: resize(_decode(*one), size),
+        # What is asked of all at once takes no time of each.
+        (encoded, _is_unusual(encoded)),
+        fn_output_signature=tf.TensorSpec([size, size, 3], tf.uint8),
+    )
+
+
+def _is_unusual(encoded: Any) -> tf.Tensor:
+    """Returns which files may need more than TensorFlow's decoder: bool."""
+    is_bmp = tf.strings.substr(encoded, 0, 2) == b"BM"
+    return is_bmp | may_be_turned(encoded)
+
+
+def _decode(encoded: Any, is_unusual: Any) -> tf.Tensor:
     image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
     image.set_shape([None, None, 3])
-    # TensorFlow gives the entries of a BMP's palette as if they were grey.
+    result = tf.cond(
+        is_unusual,
+        lambda: upright(encoded, _with_palette(encoded, image)),
+        lambda: image,
+    )
+    result.set_shape([None, None, 3])
+    return result
+
+
+def _with_palette(encoded: Any, image: Any) -> tf.Tensor:
+    """Looks a BMP's palette up, whose entries TensorFlow gives as if grey."""
     bits = _bytes_at(encoded, 28, 2, tf.int16)
     has_palette = tf.logical_and(
-        tf.strings.regex_full_match(tf.strings.substr(encoded, 0, 2), "BM"),
+        tf.strings.substr(encoded, 0, 2) == b"BM",
         tf.reduce_all(tf.equal(bits, 8)),
     )
-    image = tf.cond(
+    return tf.cond(
         has_palette, lambda: _look_up(encoded, image), lambda: image
     )
-    return turned(encoded, image)
 
 
 def _look_up(encoded: Any, image: Any) -> tf.Tensor:

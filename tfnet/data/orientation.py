@@ -36,19 +36,17 @@ _UNITS = (0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8)
 _INTEGERS = (3, 4, 6, 8, 9, 13, 16)
 
 
-def turned(encoded: Any, image: Any) -> tf.Tensor:
-    """Returns an image as the camera saw it.
+def may_be_turned(encoded: Any) -> tf.Tensor:
+    """Returns which files may say how the camera was held.
 
     Args:
-      encoded: The file that it was decoded from: a scalar string. What is no
-        JPEG, PNG or WebP file, or has no valid orientation, is left as it is.
-      image: uint8 [height, width, 3].
+      encoded: Image files: string of any shape.
 
     Returns:
-      uint8, [height, width, 3] or [width, height, 3].
+      bool of that shape. Most files say nothing, and are told by this in
+      little time: a search for letters is several times faster than one for a
+      pattern.
     """
-    # Most files have none, and are told by this in little time: a search for
-    # letters is several times faster than one for a pattern.
     rest = encoded
     for name in ("Exif", "eXIf"):
         rest = tf.strings.regex_replace(rest, name, "", replace_global=False)
@@ -56,13 +54,7 @@ def turned(encoded: Any, image: Any) -> tf.Tensor:
     is_extended = tf.strings.regex_full_match(
         tf.strings.substr(encoded, 0, 16), r"RIFF\C{8}VP8X"
     )
-    result = tf.cond(
-        has_name | is_extended,
-        lambda: _upright(encoded, image),
-        lambda: image,
-    )
-    result.set_shape([None, None, 3])
-    return result
+    return has_name | is_extended
 
 
 # A function that is not spread out in the graph: of a branch that is not taken,
@@ -75,7 +67,17 @@ def turned(encoded: Any, image: Any) -> tf.Tensor:
     autograph=False,
     experimental_attributes={"_noinline": True},
 )
-def _upright(encoded: Any, image: Any) -> tf.Tensor:
+def upright(encoded: Any, image: Any) -> tf.Tensor:
+    """Returns an image as the camera saw it.
+
+    Args:
+      encoded: The file that it was decoded from: a scalar string. What is no
+        JPEG, PNG or WebP file, or has no valid orientation, is left as it is.
+      image: uint8 [height, width, 3].
+
+    Returns:
+      uint8, [height, width, 3] or [width, height, 3].
+    """
     return _turned(image, _orientation(_tiff(encoded)))
 
 

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
+from tfnet.devices.imports import quick_imports
 from tfnet.errors import ConfigError
 
 
@@ -28,7 +29,7 @@ def prepare_process(*, verbose: bool) -> None:
         backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
         if backend != "tensorflow":
             raise _wrong_backend(backend)
-    with _standard_error_held_back(not verbose):
+    with _standard_error_held_back(not verbose), quick_imports():
         import keras
         import tensorflow
     if not verbose:

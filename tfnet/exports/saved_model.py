@@ -44,13 +44,7 @@ class _Server(tf.Module):
         input_signature=[tf.TensorSpec([None], tf.string, name="encoded")]
     )
     def serve_encoded(self, encoded: Any) -> dict[str, Any]:
-        images = tf.map_fn(
-            lambda one: image_rule.resize(image_rule.decode(one), self._size),
-            encoded,
-            fn_output_signature=tf.TensorSpec(
-                [self._size, self._size, 3], tf.uint8
-            ),
-        )
+        images = image_rule.decode_all(encoded, self._size)
         return self._outputs(images)
 
     @tf.function(input_signature=[])
