@@ -71,7 +71,6 @@ def _images_below(folder: str, missing: list[tuple[str, str]]) -> Iterator[str]:
     What is one by its name and can't be opened is yielded, too: whoever reads
     it says why. A folder that can't be listed is added to `missing`.
     """
-
     try:
         with os.scandir(folder) as found:
             entries = sorted(found, key=lambda entry: natural_order(entry.name))

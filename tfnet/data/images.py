@@ -79,9 +79,7 @@ def _with_palette(encoded: Any, image: Any) -> tf.Tensor:
         tf.strings.substr(encoded, 0, 2) == b"BM",
         tf.reduce_all(tf.equal(bits, 8)),
     )
-    return tf.cond(
-        has_palette, lambda: _look_up(encoded, image), lambda: image
-    )
+    return tf.cond(has_palette, lambda: _look_up(encoded, image), lambda: image)
 
 
 def _look_up(encoded: Any, image: Any) -> tf.Tensor:
