@@ -367,6 +367,33 @@ def test_parts_at_once_give_the_numbers_of_the_whole(strategy_of, name):
     assert both.differs_from(one) < 1e-12
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a last batch of 1",
+        "color and cutout",
+        "mixup, accumulated",
+        "clip_norm",
+        "l2",
+        "class weights",
+    ],
+)
+def test_xla_gives_the_same_numbers(strategy_of, name):
+    one, *compiled = (
+        train_case(strategy_of(replicas), name, jit_compile=jit, lanes=lanes)
+        for replicas, jit, lanes in (
+            (1, False, 1), (1, True, 1), (3, True, 1), (1, True, 2)
+        )
+    )  # fmt: skip
+    for other in compiled:
+        assert other.differs_from(one) < 1e-12
+
+
+def test_a_layer_that_draws_is_refused_under_xla(strategy_of):
+    with pytest.raises(ValueError, match="draws others under XLA"):
+        train_case(strategy_of(1), "dropout", jit_compile=True)
+
+
 @pytest.mark.parametrize("name", sorted(set(OPTIMIZERS) - {"ftrl"}))
 def test_decay_takes_its_part_of_every_weight(strategy_of, name):
     with strategy_of(2).scope():

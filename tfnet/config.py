@@ -320,6 +320,14 @@ class Config(Settings):
         kind=str,
         choices=PRECISIONS,
     )
+    jit_compile: bool = setting(
+        False,
+        "Let XLA compile the forward and the backward pass. It is meant for"
+        " GPUs, and not measured on one; on a CPU it halves the images/s. Not"
+        " for models with a layer that draws random numbers; with"
+        " BatchNormalization on several devices, --nosync_batch_norm, too.",
+        kind=bool,
+    )
     deterministic: bool = setting(
         False,
         "Only operations that give the same bits every time, on the same"

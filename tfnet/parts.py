@@ -242,6 +242,7 @@ def step_rule(
         ),
         augmentation=_augmentation(config),
         scaling=scaling,
+        jit_compile=config.jit_compile,
         mixup=config.mixup,
         clipping=training.Clipping(
             norm=config.clip_norm, value=config.clip_value

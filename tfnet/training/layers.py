@@ -288,8 +288,9 @@ def _all_reduce(context: Any, table: Any) -> Any:
     except RuntimeError as error:
         # TensorFlow's words are about merge_call.
         raise ValueError(
-            "BatchNormalization inside a loop or a condition can't take the"
-            " moments of all devices; use --nosync_batch_norm"
+            "BatchNormalization can't take the moments of all devices inside a"
+            " loop, a condition, or what XLA compiles (--jit_compile); use"
+            " --nosync_batch_norm"
         ) from error
 
 

@@ -48,6 +48,8 @@ class Share:
         replica, and nothing is accumulated.
       keeps_moments: Whether BatchNormalization uses the moments it has, and
         leaves them as they are.
+      in_xla: Whether XLA compiles what is traced now, which draws other
+        numbers from the same key.
       losses: What layers added to the loss of the step, with the layer: this
         share's part of it, in order.
     """
@@ -61,6 +63,7 @@ class Share:
     step_examples: Any
     is_whole_step: bool
     keeps_moments: bool = False
+    in_xla: bool = False
     losses: list[tuple[Any, Any]] = dataclasses.field(default_factory=list)
     _draws: int = 0
     _acts_as_whole: bool = False
@@ -139,6 +142,12 @@ class Share:
 
     def _next_key(self) -> np.ndarray:
         """Returns a key of its own for each draw of a step: uint64 [1]."""
+        if self.in_xla:
+            raise ValueError(
+                "a layer that draws random numbers draws others under XLA, and"
+                " other ones on every number of devices; leave out"
+                " --jit_compile"
+            )
         words = np.random.SeedSequence([self.seed, self._draws])
         self._draws += 1
         return words.generate_state(1, np.uint64)

@@ -34,6 +34,7 @@ class StepRule:
       augmentation: What is done to the images.
       scaling: What is done to their pixels after that.
       clipping: How the gradient is bounded.
+      jit_compile: Whether XLA compiles forward and backward pass.
       mixup: Each example is mixed with another one of the step, by a weight
         from Beta(mixup, mixup); None: not.
     """
@@ -43,6 +44,7 @@ class StepRule:
     augmentation: Augmentation = dataclasses.field(default_factory=Augmentation)
     scaling: Scaling = SEED
     clipping: Clipping = dataclasses.field(default_factory=Clipping)
+    jit_compile: bool = False
     mixup: float | None = None
 
 
@@ -202,6 +204,7 @@ def _compile(
                     objective=rule.objective,
                     augmentation=rule.augmentation,
                     scaling=rule.scaling,
+                    jit_compile=rule.jit_compile,
                 )
                 for part in parts
             ]
