@@ -15,8 +15,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import environment, inputs, machine, results
+from benchmarks import environment, inputs, machine, process, results
 from benchmarks.comparison import measure
+from benchmarks.sides import ENVIRONMENT, REPOSITORY
 from benchmarks.suite import Suite
 
 _HERE = Path(__file__).parent
@@ -31,8 +32,8 @@ def main() -> None:
     python = environment.peers_python(
         arguments.peers.expanduser().absolute(), _tell
     )
-    source = inputs.read_source(arguments.dataset)
     with tempfile.TemporaryDirectory(dir=arguments.scratch) as folder:
+        source = _source(Path(folder, "source"), arguments.dataset)
         suite = Suite(source, Path(folder), python, arguments.full)
         made = suite.comparisons()
         keys = arguments.only or list(made)
@@ -53,6 +54,16 @@ def main() -> None:
             # An hour's work is not lost where the next one fails.
             results.write(arguments.output, found)
     _tell(f"Written to {arguments.output / 'RESULTS.md'}")
+
+
+def _source(place: Path, dataset: str | None) -> inputs.Source:
+    command = [sys.executable, "-m", "benchmarks.inputs", str(place)]
+    if dataset is not None:
+        command.append(f"--dataset={dataset}")
+    about = process.run(
+        command, directory=REPOSITORY, environment=ENVIRONMENT
+    ).json()
+    return inputs.Source(about["name"], place / "arrays", place / "files")
 
 
 def _facts(suite: Suite, python: str) -> dict[str, Any]:

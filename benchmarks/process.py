@@ -21,6 +21,19 @@ class SideError(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
+class Memory:
+    """Memory of a process and those below it, in bytes.
+
+    Attributes:
+      resident: What each has, added up (RSS).
+      proportional: What several share counts once (PSS).
+    """
+
+    resident: int = 0
+    proportional: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
 class Outcome:
     """What a process that ended well has shown.
 
@@ -28,13 +41,13 @@ class Outcome:
       seconds: From its start to its end.
       lines: Each line of its standard output, and when it came, in seconds
         after the start.
-      peak_bytes: The most memory that it and its children had, at one moment
-        (proportional set size: what they share counts once). 0: not measured.
+      peak: The most memory that it and its children had, each kind at a
+        moment of its own; zeros: not measured.
     """
 
     seconds: float
     lines: tuple[tuple[float, str], ...]
-    peak_bytes: int
+    peak: Memory
 
     def json(self) -> dict[str, Any]:
         """Returns the last line, which is a JSON object."""
@@ -91,7 +104,7 @@ def run(
                     [f"exit code {code}: {' '.join(command)}", *said[-15:]]
                 )
             )
-    return Outcome(seconds, lines, sampler.stop() if sampler else 0)
+    return Outcome(seconds, lines, sampler.stop() if sampler else Memory())
 
 
 def _start(
@@ -141,20 +154,26 @@ class _Sampler:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._peak = 0
+        self._peak = Memory()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._sample)
         self._thread.start()
 
-    def stop(self) -> int:
+    def stop(self) -> Memory:
         self._ended.set()
         self._thread.join()
         return self._peak
 
     def _sample(self) -> None:
         while not self._ended.wait(_SAMPLE_SECONDS):
-            found = sum(_memory_of(pid) for pid in _family(self._pid))
-            self._peak = max(self._peak, found)
+            found = [_memory_of(pid) for pid in _family(self._pid)]
+            self._peak = Memory(
+                max(self._peak.resident, sum(one.resident for one in found)),
+                max(
+                    self._peak.proportional,
+                    sum(one.proportional for one in found),
+                ),
+            )
 
 
 def _family(pid: int) -> list[int]:
@@ -170,12 +189,12 @@ def _family(pid: int) -> list[int]:
     return found
 
 
-def _memory_of(pid: int) -> int:
+def _memory_of(pid: int) -> Memory:
     try:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except (FileNotFoundError, ProcessLookupError):
-        return 0
-    for line in text.splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
-    return 0
+        # It has ended meanwhile.
+        return Memory()
+    lines = (line.split() for line in text.splitlines())
+    sizes = {line[0]: int(line[1]) * 1024 for line in lines if "kB" in line}
+    return Memory(sizes.get("Rss:", 0), sizes.get("Pss:", 0))

@@ -122,9 +122,14 @@ def seconds_to(text: str) -> Callable[[Outcome, Path], Figures]:
     return lambda outcome, place: Figures(outcome.time_of(text))
 
 
-def peak_mebibytes(outcome: Outcome, place: Path) -> Figures:
-    """Reads the most memory that it had."""
-    return Figures(outcome.peak_bytes / 2**20)
+def peak_resident(outcome: Outcome, place: Path) -> Figures:
+    """Reads the most memory it had, in MiB: what is shared counts for each."""
+    return Figures(outcome.peak.resident / 2**20)
+
+
+def peak_proportional(outcome: Outcome, place: Path) -> Figures:
+    """Reads the most memory it had, in MiB: what is shared counts once."""
+    return Figures(outcome.peak.proportional / 2**20)
 
 
 def whole_run(outcome: Outcome, place: Path) -> Figures:
