@@ -133,12 +133,20 @@ tfnet.run(tfnet.Config.from_flags(flags))
 def test_imports_leave_matplotlib_for_later_and_keras_finds_it_then(tmp_path):
     """Keras imports it for its galleries alone: they still work."""
     code = """
-import gc, sys
+import gc, sys, weakref
 from tfnet.devices.runtime import prepare_process
-for was_on in (True, False):
-    gc.enable() if was_on else gc.disable()
-    prepare_process(verbose=False)
-    assert gc.isenabled() == was_on
+
+class Cycle:
+    def __init__(self):
+        self.itself = self
+
+before = weakref.ref(Cycle())
+prepare_process(verbose=False)
+assert gc.isenabled() and before() is None
+assert gc.get_freeze_count() > 100_000
+after = weakref.ref(Cycle())
+gc.collect()
+assert after() is None
 assert not [name for name in sys.modules if name.startswith("matplotlib")]
 import keras, numpy
 images = numpy.full((4, 8, 8, 3), 255, numpy.uint8)

@@ -35,19 +35,21 @@ class _Server(tf.Module):
     @tf.function(
         input_signature=[
             tf.TensorSpec([None, None, None, 3], tf.uint8, name="images")
-        ]
+        ],
+        autograph=False,
     )
     def serve_images(self, images: Any) -> dict[str, Any]:
         return self._outputs(image_rule.resize(images, self._size))
 
     @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.string, name="encoded")]
+        input_signature=[tf.TensorSpec([None], tf.string, name="encoded")],
+        autograph=False,
     )
     def serve_encoded(self, encoded: Any) -> dict[str, Any]:
         images = image_rule.decode_all(encoded, self._size)
         return self._outputs(images)
 
-    @tf.function(input_signature=[])
+    @tf.function(input_signature=[], autograph=False)
     def about(self) -> dict[str, Any]:
         return {
             "class_names": tf.constant(list(self._classifier.class_names)),

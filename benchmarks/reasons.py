@@ -1,0 +1,49 @@
+"""Why a target is missed, where it is: what RESULTS.md says beside the figure.
+
+By the key of a comparison and the name of a rival. What is met is not told.
+"""
+
+_KERNELS = (
+    "What is left of a step are TensorFlow's kernels (see the profile below):"
+    " its convolutions, forward and backward, take most of the time at this"
+    " size, and a loop of nothing else is slower still ('bare loop')."
+)
+
+REASONS: dict[tuple[str, str], str] = {
+    ("batch-4", "best PyTorch"): _KERNELS,
+    ("batch-4", "best JAX"): (
+        f"{_KERNELS} At this size XLA's convolutions, called one step at a"
+        " time, are the fastest of the peers; from 64 on they are the slowest."
+    ),
+    ("batch-1024", "best Keras `fit`"): (
+        "At this size both spend their time in the same convolutions, and"
+        " overhead, which is what a trainer can save, is little of it; what"
+        " tfnet is ahead comes from working on parts of the batch at once."
+    ),
+    ("recipe", "the seed's script and torch.save"): (
+        "Some 17 of its seconds are 25,000 steps of batch 4, which are bound"
+        " by their kernels (see below); the others are TensorFlow's import,"
+        " the export, which is loaded back and compared, and the report."
+    ),
+    ("predict", "a TensorFlow script that decodes in tf.data"): (
+        "Half of the time is the import of TensorFlow, for both; tfnet's is"
+        " shorter by matplotlib, which Keras imports for its galleries, and by"
+        " Python's search for garbage. Loading the model and its first call"
+        " take 0.7 s, 10,000 files 0.9 s."
+    ),
+    ("memory-once", "the seed's script with its workers"): (
+        "TensorFlow and Keras, imported, have 420 MiB before anything is read"
+        " (310 of them are TensorFlow's library), the images 150; matplotlib"
+        " and the report come last. All of the script's processes share one"
+        " PyTorch and one copy of the images: 500 MiB in all. What the"
+        " processes of each side have in themselves is the row above."
+    ),
+    ("everything-on", "all off"): (
+        "A checkpoint every 100 steps is one every 70 ms. Between two blocks"
+        " of steps it takes some 2 ms to read the variables and begin a block;"
+        " the writing, 4 ms of a core, and the screen run beside the training,"
+        " which has parts on both cores, and each of them waits for the other"
+        " at every step. With a checkpoint a minute, which is the default,"
+        " there is none of this."
+    ),
+}
