@@ -10,9 +10,11 @@ from typing import Any
 from benchmarks import inputs, process
 from benchmarks.comparison import Comparison, Rival
 from benchmarks.inputs import EPOCHS, Source
+from benchmarks.process import Outcome
 from benchmarks.sides import (
     ENVIRONMENT,
     REPOSITORY,
+    Figures,
     Side,
     last_epoch,
     peak_proportional,
@@ -62,8 +64,18 @@ class Suite:
             "everything-on": self._everything_on,
             "evaluation": self._evaluation,
             "predict": self._predict,
-            "memory": functools.partial(self._memory, "each"),
-            "memory-once": functools.partial(self._memory, "once"),
+            "memory": functools.partial(
+                self._memory,
+                "memory",
+                "resident memory of all its processes (RSS)",
+                peak_resident,
+            ),
+            "memory-once": functools.partial(
+                self._memory,
+                "memory-once",
+                "the same, what processes share counted once (PSS)",
+                peak_proportional,
+            ),
         }
         for size in _RATES:
             made[f"batch-{size}"] = functools.partial(self._throughput, size)
@@ -382,9 +394,10 @@ class Suite:
             more_is_better=False,
         )
 
-    def _memory(self, shared: str) -> Comparison:
+    def _memory(
+        self, key: str, how: str, read: Callable[[Outcome, Path], Figures]
+    ) -> Comparison:
         data = self.source.arrays
-        read = {"each": peak_resident, "once": peak_proportional}[shared]
         ours = tfnet_train(
             "tfnet",
             data,
@@ -403,12 +416,8 @@ class Suite:
             read,
             measure_memory=True,
         )  # fmt: skip
-        how = {
-            "each": "resident memory of all its processes (RSS)",
-            "once": "the same, what processes share counted once (PSS)",
-        }[shared]
         return Comparison(
-            "memory" if shared == "each" else "memory-once",
+            key,
             f"peak on CIFAR-10, {how}",
             "MiB",
             ours,
