@@ -96,9 +96,7 @@ class ImageFile:
         starts = np.concatenate([[0], breaks]) if count else breaks
         offsets = self._offset + indices[starts].astype(np.int64) * self._row
         edges = [*(starts * self._row).tolist(), len(buffer)]
-        spans = list(
-            zip(edges[:-1], edges[1:], offsets.tolist(), strict=True)
-        )
+        spans = list(zip(edges[:-1], edges[1:], offsets.tolist(), strict=True))
         # Asked for all at once, a disk brings them five times as fast as one
         # after the other; where they are in memory, it costs next to nothing.
         if hasattr(os, "posix_fadvise"):
