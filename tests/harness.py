@@ -80,6 +80,7 @@ def train(
     crop=0,
     block=None,
     lanes=1,
+    held=False,
     **rule,
 ):
     """Trains what `build` returns; `block` is the most steps in a block."""
@@ -107,6 +108,7 @@ def train(
             ),
             accumulates=batches > 1,
             lanes=lanes,
+            held=examples.images if held else None,
         )
         per_epoch = -(-len(examples) // (batch * batches))
         total = per_epoch * epochs if steps is None else steps

@@ -367,6 +367,21 @@ def test_parts_at_once_give_the_numbers_of_the_whole(strategy_of, name):
     assert both.differs_from(one) < 1e-12
 
 
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize("lanes", [1, 2])
+@pytest.mark.parametrize(
+    "name", ["a last batch of 1", "color and cutout", "mixup, accumulated"]
+)
+def test_images_on_the_device_give_the_same_bits(
+    strategy_of, name, lanes, replicas
+):
+    brought, held = (
+        train_case(strategy_of(replicas), name, lanes=lanes, held=held)
+        for held in (False, True)
+    )
+    assert held.differs_from(brought) == 0
+
+
 @pytest.mark.parametrize(
     "name",
     [

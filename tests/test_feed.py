@@ -31,7 +31,7 @@ def made(
     order = epoch_order(count, seed=0, epoch=0)
     return order, list(
         blocks(
-            numbered(count),
+            numbered(count).take,
             order,
             batch_size=batch,
             batches=batches,
@@ -175,7 +175,7 @@ def test_an_error_of_the_reader_comes_to_the_caller():
     with pytest.raises(IndexError):
         list(
             blocks(
-                examples,
+                examples.take,
                 np.arange(9),
                 batch_size=3,
                 replicas=1,
@@ -261,7 +261,7 @@ def test_one_block_is_read_ahead_and_leaving_early_leaves_no_thread():
     threads = threading.active_count()
     examples = numbered(40)
     found = blocks(
-        Counting(examples.images, examples.labels),
+        Counting(examples.images, examples.labels).take,
         np.arange(40),
         batch_size=4,
         replicas=1,

@@ -44,7 +44,7 @@ def test_partners_are_the_step_the_other_way_round():
     order = epoch_order(11, seed=0, epoch=0)
     for replicas in (1, 2, 3, 8):
         for block in blocks(
-            examples,
+            examples.take,
             order,
             batch_size=3,
             batches=2,

@@ -104,7 +104,7 @@ def test_200_steps_of_the_recipe_are_pytorchs(golden, sample, strategy_of):
         strategy, state, (32, 32, 3), training.StepRule(seed=0)
     )
     (block,) = blocks(
-        Examples(images, labels),
+        Examples(images, labels).take,
         batches.ravel(),
         batch_size=4,
         replicas=1,

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 import tfnet
 from tfnet import Config
+from tfnet.data import arrays
 
 QUICK = {
     "dataset": "fashion_mnist_10k",
@@ -580,6 +581,45 @@ def test_a_users_model_that_fails_is_named(own_model, here):
     message = str(caught.value)
     assert f"--model ({own_model}:failing) failed: ValueError" in message
     assert "\n" not in message
+
+
+def test_images_kept_on_the_devices_change_no_bit(here):
+    brought, held = (
+        tfnet.run(
+            Config(**{**QUICK, "devices": 2, "data_on_device": on, "crop": 2})
+        )
+        for on in (False, True)
+    )
+    for a, b in zip(
+        brought.model.get_weights(), held.model.get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_images_that_stay_in_their_file_are_not_kept_on_devices(
+    here, monkeypatch
+):
+    for name, count in (("train", 9), ("test", 4)):
+        np.save(here / f"{name}_images.npy", np.zeros((count, 32, 32, 3), "u1"))
+        np.save(here / f"{name}_labels.npy", np.arange(count) % 2)
+    monkeypatch.setattr(arrays, "IN_MEMORY_BYTES", 10)
+    with pytest.raises(
+        tfnet.ConfigError, match=r"^--data_on_device .*\(0 MiB\).* Leave it out"
+    ):
+        tfnet.run(
+            Config(**{**QUICK, "dataset": str(here), "data_on_device": True})
+        )
+
+
+def test_a_device_without_room_for_the_images_is_told(here, monkeypatch):
+    def no_room(array, devices):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM")
+
+    monkeypatch.setattr("tfnet.training.step._variables", no_room)
+    with pytest.raises(
+        tfnet.ConfigError, match=r"^--data_on_device: .* no room .*; leave it"
+    ):
+        tfnet.run(Config(**{**QUICK, "data_on_device": True}))
 
 
 def test_more_devices_than_there_are(here):

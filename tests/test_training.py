@@ -17,7 +17,7 @@ def in_order(examples, *, batch, replicas, batches=1):
     """One block: the examples as they stand, in steps of a whole size."""
     steps = len(examples) // (batch * batches)
     (block,) = blocks(
-        examples,
+        examples.take,
         np.arange(len(examples)),
         batch_size=batch,
         batches=batches,

@@ -328,6 +328,13 @@ class Config(Settings):
         " BatchNormalization on several devices, --nosync_batch_norm, too.",
         kind=bool,
     )
+    data_on_device: bool = setting(
+        False,
+        "Keep the training images on every device, as bytes, and send it only"
+        " their numbers. It is meant for GPUs with room for them.",
+        kind=bool,
+        may_change=True,
+    )
     deterministic: bool = setting(
         False,
         "Only operations that give the same bits every time, on the same"

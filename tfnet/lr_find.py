@@ -236,13 +236,8 @@ def _try_rates(
     rates = np.geomspace(config.lowest_rate, config.highest_rate, count)
     scaling, _ = parts.scaling(config, dataset)
     state, _ = parts.create_state(config, devices, dataset, scaling)
-    train = training.TrainFunction(
-        devices.strategy,
-        state,
-        dataset.image_shape,
-        parts.step_rule(config, dataset, scaling),
-        accumulates=config.accumulate_steps > 1,
-        lanes=devices.lanes,
+    train = parts.create_train_function(
+        config, devices, dataset, scaling, state
     )
     losses: list[float] = []
     for epoch in itertools.count():

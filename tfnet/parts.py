@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfnet.data.augment import Augmentation
     from tfnet.data.scaling import Scaling
     from tfnet.devices.start import Devices
-    from tfnet.training import Schedule, StepRule, TrainState
+    from tfnet.training import Schedule, StepRule, TrainFunction, TrainState
 
 _SHOWN_IMAGES = 6
 _SHOWN_VIEWS = 6
@@ -222,6 +222,51 @@ def build_model(config: Config, num_classes: int) -> Any:
     return build_model(
         config.model, (size, size, 3), num_classes, seed=config.seed
     )
+
+
+def create_train_function(
+    config: Config,
+    devices: "Devices",
+    dataset: "Dataset",
+    scaling: "Scaling",
+    state: "TrainState",
+) -> "TrainFunction":
+    """Creates what trains on a block; nothing is traced yet.
+
+    Raises:
+      ConfigError: The devices can't hold the images, or there are more or
+        fewer class weights than classes.
+    """
+    import tensorflow as tf
+
+    from tfnet import training
+    from tfnet.data.image_file import ImageFile
+
+    size = f"{len(dataset.train) * dataset.train.image_bytes / 2**20:,.0f} MiB"
+    held = None
+    if config.data_on_device:
+        if isinstance(dataset.train.images, ImageFile):
+            raise ConfigError(
+                "--data_on_device is for training images that fit into memory;"
+                f" these ({size}) are read from their file as they are needed."
+                " Leave it out."
+            )
+        held = dataset.train.images
+    try:
+        return training.TrainFunction(
+            devices.strategy,
+            state,
+            dataset.image_shape,
+            step_rule(config, dataset, scaling),
+            accumulates=config.accumulate_steps > 1,
+            lanes=devices.lanes,
+            held=held,
+        )
+    except tf.errors.ResourceExhaustedError as error:
+        raise ConfigError(
+            f"--data_on_device: a device has no room for the training images"
+            f" ({size}); leave it out."
+        ) from error
 
 
 def step_rule(

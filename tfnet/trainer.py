@@ -26,7 +26,7 @@ from tfnet.errors import (
     reason_of,
     remedy_of,
 )
-from tfnet.parts import schedule, step_rule
+from tfnet.parts import create_train_function, schedule
 from tfnet.runs import checkpoints
 from tfnet.runs.checkpoints import Checkpoint
 from tfnet.runs.directory import RunDirectory
@@ -125,13 +125,8 @@ class Trainer:
             config.checkpoint_every
         )
         self._rates = schedule(config, self._per_epoch, self.total)
-        self._train = training.TrainFunction(
-            devices.strategy,
-            state,
-            dataset.image_shape,
-            step_rule(config, dataset, scaling),
-            accumulates=config.accumulate_steps > 1,
-            lanes=devices.lanes,
+        self._train = create_train_function(
+            config, devices, dataset, scaling, state
         )
         self._evaluate = training.create_evaluate_function(
             devices.strategy,

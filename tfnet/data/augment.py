@@ -59,8 +59,8 @@ class Augmentation:
     ) -> Any:
         """Returns the images changed: [rows, height, width, channels].
 
-        They are uint8, or, after `color` or `cutout`, Keras' floatx from 0 to
-        255.
+        They are uint8, or, after `crop`, `color` or `cutout`, Keras' floatx
+        from 0 to 255.
 
         Args:
           images: uint8 [rows, height, width, channels].
@@ -71,12 +71,13 @@ class Augmentation:
         if self.flip:
             mirrored = draws.uniform(rows, 1, 1, 1) < 0.5
             images = tf.where(mirrored, tf.reverse(images, [2]), images)
+        if self.crop or self.color or self.cutout:
+            # Before the crop: no GPU gathers bytes.
+            images = tf.cast(images, keras.config.floatx())
         if self.crop:
             width = 2 * self.crop + 1
             drawn = tf.floor(draws.uniform(rows, 2) * width)
             images = _crop(images, tf.cast(drawn, tf.int32), self.crop)
-        if self.color or self.cutout:
-            images = tf.cast(images, keras.config.floatx())
         if self.color:
             drawn = tf.cast(draws.uniform(rows, 3), images.dtype)
             factors = 1 + self.color * (2 * drawn - 1)

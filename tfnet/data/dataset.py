@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from tfnet.data.aligned import empty_aligned
 from tfnet.data.image_file import ImageFile
 
 _FINGERPRINT_IMAGES = 4096
@@ -51,8 +52,24 @@ class Examples:
           DataError: The file of the images can't be read any more.
         """
         if isinstance(self.images, np.ndarray):
-            return self.images[indices], self.labels[indices]
+            images = empty_aligned(
+                (len(indices), *self.image_shape), self.images.dtype
+            )
+            # With another mode, NumPy takes through a copy.
+            np.take(self.images, indices, axis=0, out=images, mode="clip")
+            return images, self.labels[indices]
         return self.images.take(indices), self.labels[indices]
+
+    def rows(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns what `take` does, but no images: where they are.
+
+        Args:
+          indices: As `take`.
+
+        Returns:
+          `indices`, int64 [n], and labels, int32 [n].
+        """
+        return indices.astype(np.int64), self.labels[indices]
 
     def first(self, most: int) -> tuple[np.ndarray, np.ndarray]:
         """Copies the first examples, `most` of them where there are as many.

@@ -10,8 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from tfnet.data.dataset import Examples
+from tfnet.data.aligned import empty_aligned
 from tfnet.data.order import split_evenly
+
+# From row numbers, integers [n], to what stands for the images there, [n, ...],
+# and labels, int32 [n].
+Take = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +29,8 @@ class Block:
     Attributes:
       first_step: The number of steps in the epoch before this block.
       images: For each replica, uint8 [steps, batches, rows, height, width,
-        3]; rows is 1 at least.
+        3], or the rows that the images have among the examples, int64 [steps,
+        batches, rows], for devices that hold all of them; rows is 1 at least.
       labels: For each replica, int32 [steps, batches, rows].
       positions: For each replica, int64 [steps, batches]: where the first
         example of its share stands in the epoch.
@@ -107,7 +112,7 @@ def _shares(size: int, batch_size: int, replicas: int) -> np.ndarray:
 
 
 def blocks(
-    examples: Examples,
+    take: Take,
     order: np.ndarray,
     *,
     batch_size: int,
@@ -121,7 +126,7 @@ def blocks(
     """Yields the steps of an epoch in blocks, each read ahead by one.
 
     Args:
-      examples: What to take the batches from.
+      take: What gives the examples: `Examples.take` or `Examples.rows`.
       order: The order of the epoch: integers [examples].
       batch_size: Examples in one batch (the global batch).
       replicas: How many shares each batch is split into, as evenly as can
@@ -151,7 +156,7 @@ def blocks(
 
     def make(step: int, end: int) -> Block:
         indices = order[step * size : end * size]
-        images, labels = examples.take(indices)
+        images, labels = take(indices)
         return _share_out(
             images.reshape(end - step, -1, *images.shape[1:]),
             labels.reshape(end - step, -1),
@@ -214,11 +219,11 @@ def _share_out(
 
 
 def _columns(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Returns values[:, chosen], without a copy where they are in a row."""
+    """Returns values[:, chosen], without a copy where that is all, in order."""
     flat = chosen.ravel()
-    if np.array_equal(flat, np.arange(flat[0], flat[0] + len(flat))):
-        taken = values[:, flat[0] : flat[0] + len(flat)]
-        if chosen.shape[0] == 1:
-            return taken[:, None]
-        return taken.reshape(len(values), *chosen.shape, *values.shape[2:])
-    return values[:, chosen]
+    steps, size, *shape = values.shape
+    if np.array_equal(flat, np.arange(size)):
+        return values.reshape(steps, *chosen.shape, *shape)
+    taken = empty_aligned((steps, len(flat), *shape), values.dtype)
+    np.take(values, flat, axis=1, out=taken, mode="clip")
+    return taken.reshape(steps, *chosen.shape, *shape)

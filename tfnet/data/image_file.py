@@ -13,6 +13,7 @@ from typing import Self
 
 import numpy as np
 
+from tfnet.data.aligned import empty_aligned
 from tfnet.errors import DataError
 
 
@@ -89,7 +90,7 @@ class ImageFile:
         if self._rows is not None:
             indices = self._rows[indices]
         count = len(indices)
-        images = np.empty((count, *self._stored), self.dtype)
+        images = empty_aligned((count, *self._stored), self.dtype)
         buffer = images.reshape(-1).view(np.uint8).data
         # One read for images that lie side by side, as in an evaluation.
         breaks = np.flatnonzero(np.diff(indices.astype(np.int64)) != 1) + 1

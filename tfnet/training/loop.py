@@ -20,6 +20,8 @@ from tfnet.training.step import TrainFunction
 # show progress and to hear a signal soon.
 _BLOCK_SECONDS = 0.4
 _BLOCK_BYTES = 2**25
+# An image's row number.
+_ROW_BYTES = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,9 +91,12 @@ def train_epoch(
     size = batch_size * batches
     per_epoch = steps_in_epoch(len(examples), size)
     last_step = per_epoch if steps is None else min(per_epoch, steps)
-    pace = _Pace(max(1, _BLOCK_BYTES // (examples.image_bytes * size)))
+    take, image_bytes = examples.take, examples.image_bytes
+    if train.holds_images:
+        take, image_bytes = examples.rows, _ROW_BYTES
+    pace = _Pace(max(1, _BLOCK_BYTES // (image_bytes * size)))
     for block in blocks(
-        examples,
+        take,
         order,
         batch_size=batch_size,
         batches=batches,

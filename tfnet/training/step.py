@@ -12,11 +12,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfnet.data.aligned import is_aligned
 from tfnet.data.augment import Augmentation
 from tfnet.data.feed import Block
 from tfnet.data.scaling import SEED, Scaling
 from tfnet.training.gradients import ShareResult, share_gradients
-from tfnet.training.lanes import add_up, split
+from tfnet.training.lanes import Part, add_up, split
 from tfnet.training.mixup import Partners
 from tfnet.training.objective import Objective
 from tfnet.training.share import Share, replica_id
@@ -64,6 +65,7 @@ class TrainFunction:
         *,
         accumulates: bool = False,
         lanes: int = 1,
+        held: np.ndarray | None = None,
     ) -> None:
         """Makes the programs; each is traced when it is first used.
 
@@ -76,7 +78,16 @@ class TrainFunction:
           accumulates: Whether a step may have several batches.
           lanes: In how many parts a replica works on its share at once. The
             model must take each example by itself.
+          held: All images, to be held by every device: uint8 [examples,
+            height, width, channels]. Blocks then say which of them are
+            theirs. None: blocks bring images.
+
+        Raises:
+          tf.errors.ResourceExhaustedError: A device has no room for them.
         """
+        self._devices = strategy.extended.worker_devices
+        # Not tensors: no GPU gathers bytes from these.
+        self._held = () if held is None else _variables(held, self._devices)
         self._programs = {
             is_padded: _compile(
                 strategy,
@@ -87,14 +98,16 @@ class TrainFunction:
                 accumulates,
                 # What is padded is seldom, and may be too few for parts.
                 1 if is_padded else lanes,
+                self._held,
             )
             for is_padded in (False, True)
         }
         self._traced: dict[bool, Any] = {}
         self._lanes = lanes
-        self._devices = strategy.extended.worker_devices
         # Whether it takes blocks with partners.
         self.mixes = rule.mixup is not None
+        # Whether it takes blocks that say where their images are.
+        self.holds_images = held is not None
 
     def trace(self, is_padded: bool) -> Any:
         """Traces one of the programs ahead of its first use, and returns it."""
@@ -141,12 +154,32 @@ class TrainFunction:
 
 
 def place(parts: tuple[Any, ...], devices: tuple[str, ...]) -> tuple[Any, ...]:
-    """Returns arrays as tensors, each on its device."""
+    """Returns arrays as tensors, each on its device.
+
+    On a CPU, an aligned array and its tensor are the same memory: it must not
+    be written to any more.
+    """
     placed = []
     for part, device in zip(parts, devices, strict=True):
         with tf.device(device):
-            placed.append(tf.convert_to_tensor(part))
+            if is_aligned(part):
+                capsule = part.__dlpack__()
+                shared = tf.experimental.dlpack.from_dlpack(capsule)
+                placed.append(tf.identity(shared))
+            else:
+                placed.append(tf.convert_to_tensor(part))
     return tuple(placed)
+
+
+def _variables(
+    array: np.ndarray, devices: tuple[str, ...]
+) -> tuple[tf.Variable, ...]:
+    """Returns an array as a variable on each device."""
+    made = []
+    for device in devices:
+        with tf.device(device):
+            made.append(tf.Variable(array, trainable=False))
+    return tuple(made)
 
 
 def _compile(
@@ -157,11 +190,22 @@ def _compile(
     is_padded: bool,
     accumulates: bool,
     lanes: int,
+    held: tuple[tf.Variable, ...],
 ) -> Any:
     replicas = strategy.num_replicas_in_sync
     local = strategy.experimental_local_results
     floats = tf.as_dtype(keras.config.floatx())
     used: list[int] = []
+
+    def fetched(part: Part) -> Part:
+        """Puts images where only their rows are."""
+        rows, labels, share, partners = part
+        images = held[replica_id()]
+        if partners is not None:
+            partners = dataclasses.replace(
+                partners, images=tf.gather(images, partners.images)
+            )
+        return tf.gather(images, rows), labels, share, partners
 
     def batch_of(feed: _Feed, step: Any, batch: Any) -> ShareResult:
         replica = replica_id()
@@ -202,6 +246,8 @@ def _compile(
         parts = [(images, labels, share, partners)]
         if lanes > 1:
             parts = split(*parts[0], lanes)
+        if held:
+            parts = [fetched(part) for part in parts]
         return add_up(
             [
                 share_gradients(
@@ -253,7 +299,11 @@ def _compile(
     # One signature for all shapes: traced once.
     @tf.function(
         input_signature=_signature(
-            replicas, image_shape, floats, mixes=rule.mixup is not None
+            replicas,
+            image_shape,
+            floats,
+            mixes=rule.mixup is not None,
+            holds_images=bool(held),
         ),
         autograph=False,
     )
@@ -290,7 +340,8 @@ class _Feed:
     """What the program is called with; a tuple has a tensor a replica.
 
     Attributes:
-      images: uint8 [steps, batches, rows, height, width, channels].
+      images: uint8 [steps, batches, rows, height, width, channels], or, where
+        the devices hold all images, int64 [steps, batches, rows].
       labels: int32 [steps, batches, rows].
       positions: int64 [steps, batches].
       counts: int32 [steps, batches].
@@ -313,14 +364,21 @@ class _Feed:
 
 
 def _signature(
-    replicas: int, image_shape: tuple, floats: Any, *, mixes: bool
+    replicas: int,
+    image_shape: tuple,
+    floats: Any,
+    *,
+    mixes: bool,
+    holds_images: bool,
 ) -> list[Any]:
     def each(shape: list, dtype: Any) -> tuple:
         return (tf.TensorSpec(shape, dtype),) * replicas
 
+    shape: list = [None, None, None]
+    images = each([*shape, *image_shape], tf.uint8)
     examples = [
-        each([None, None, None, *image_shape], tf.uint8),
-        each([None, None, None], tf.int32),
+        each(shape, tf.int64) if holds_images else images,
+        each(shape, tf.int32),
     ]
     return [
         *examples,
