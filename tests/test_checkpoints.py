@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import threading
 from pathlib import Path
 
@@ -320,3 +321,20 @@ def test_a_last_good_checkpoint_that_is_gone_is_not_named(tmp_path):
     one.close()
     (line,) = told
     assert line.endswith("there is no other")
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="a thread has no priority of its own here"
+)
+def test_the_training_comes_before_the_writing(tmp_path):
+    nice = []
+
+    def look():
+        nice.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+
+    before = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    one = saver(tmp_path / "checkpoints", [])
+    one.save("step-00000001", checkpoint(1), best=None, before=look)
+    one.close()
+    look()
+    assert nice == [min(before + 10, 19), before]

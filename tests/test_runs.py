@@ -17,7 +17,7 @@ from tfnet.runs import directory as run_directory
 from tfnet.runs.log import Log
 from tfnet.runs.metrics import METRICS, Metrics
 from tfnet.runs.record import recorded
-from tfnet.runs.screen import Screen
+from tfnet.runs.screen import Screen, _TerminalBar
 from tfnet.runs.signals import StopSignals
 from tfnet.runs.summary import first_lines, last_lines
 from tfnet.training import BlockResult
@@ -37,7 +37,7 @@ class Lines(Screen):
         super().__init__()
         self.lines = []
 
-    def line(self, text):
+    def line(self, text, *, may_wait=False):
         self.lines.append(text)
 
 
@@ -442,3 +442,31 @@ def test_summary_shows_what_the_record_holds(tmp_path):
     assert "75.0% (top 5: 90.0%) on 56" in last_lines(record, tmp_path)
     assert "note     no test images" in text
     assert "nothing was written" in last_lines(record, None)
+
+
+def test_lines_that_may_wait_come_together(monkeypatch):
+    now, shown = [100.0], []
+    bar = _TerminalBar(10, clock=lambda: now[0])
+    monkeypatch.setattr(
+        bar._progress.console, "out", lambda text, highlight: shown.append(text)
+    )
+
+    def move():
+        bar.update(completed=1, loss="", accuracy="", rate="")
+
+    bar.line("1", may_wait=True)
+    assert shown == ["1"]
+    bar.line("2", may_wait=True)
+    bar.line("3", may_wait=True)
+    now[0] += 0.2
+    move()
+    assert shown == ["1"]
+    now[0] += 0.1
+    move()
+    assert shown == ["1", "2\n3"]
+    bar.line("4", may_wait=True)
+    bar.line("5", may_wait=False)
+    assert shown == ["1", "2\n3", "4\n5"]
+    bar.line("6", may_wait=True)
+    bar.stop()
+    assert shown == ["1", "2\n3", "4\n5", "6"]

@@ -132,7 +132,8 @@ class Log:
             # The seed's line: the mean loss of the last `log_every` steps.
             self._screen.line(
                 f"[{epoch + 1}, {block.last_step:5d}]"
-                f" loss: {self._window.loss:.3f}"
+                f" loss: {self._window.loss:.3f}",
+                may_wait=True,
             )
             self._write_window(epoch, now)
 

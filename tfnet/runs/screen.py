@@ -5,6 +5,7 @@ piped, and in CI, plain lines. Everything goes to standard output.
 """
 
 import io
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 _NOTEBOOK_SECONDS = 0.25
+_TERMINAL_SECONDS = 0.25
 # Characters; of them for the bar itself.
 _NOTEBOOK_WIDTH, _NOTEBOOK_BAR = 100, 24
 
@@ -45,10 +47,16 @@ class Screen:
         if self._bar is not None:
             self._bar.stop()
 
-    def line(self, text: str) -> None:
-        """Prints a line, above the bar of a terminal."""
+    def line(self, text: str, *, may_wait: bool = False) -> None:
+        """Prints a line, above the bar of a terminal.
+
+        Args:
+          text: The line.
+          may_wait: Whether it may come with the next one or the next move of
+            the bar, where a terminal got one a moment ago.
+        """
         if self._bar is not None:
-            self._bar.line(text)
+            self._bar.line(text, may_wait=may_wait)
         else:
             print(text, flush=True)
 
@@ -73,7 +81,7 @@ class Screen:
 
 
 class _Bar(Protocol):
-    def line(self, text: str) -> None: ...
+    def line(self, text: str, *, may_wait: bool) -> None: ...
 
     def update(self, **values: Any) -> None: ...
 
@@ -83,21 +91,42 @@ class _Bar(Protocol):
 class _TerminalBar:
     """Below the lines; is gone at the end."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(
+        self, total: int, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._progress, self._task = _progress(
             total, refresh_per_second=4, transient=True
         )
+        self._clock = clock
+        self._last = -math.inf
+        self._waiting: list[str] = []
         self._progress.start()
 
-    def line(self, text: str) -> None:
-        # Not rich's own print: it wraps, colours and reads markup.
-        self._progress.console.out(text, highlight=False)
+    def line(self, text: str, *, may_wait: bool) -> None:
+        self._waiting.append(text)
+        if not may_wait or self._is_time():
+            self._print()
 
     def update(self, **values: Any) -> None:
         self._progress.update(self._task, **values)
+        if self._waiting and self._is_time():
+            self._print()
 
     def stop(self) -> None:
+        self._print()
         self._progress.stop()
+
+    def _is_time(self) -> bool:
+        # rich takes 2 ms for a line: the bar is drawn anew below it.
+        return self._clock() - self._last >= _TERMINAL_SECONDS
+
+    def _print(self) -> None:
+        if self._waiting:
+            # Not rich's own print: it wraps, colours and reads markup.
+            text = "\n".join(self._waiting)
+            self._progress.console.out(text, highlight=False)
+            self._waiting.clear()
+            self._last = self._clock()
 
 
 class _NotebookBar:
@@ -121,7 +150,7 @@ class _NotebookBar:
             {"text/plain": self._text()}, raw=True, display_id=True
         )
 
-    def line(self, text: str) -> None:
+    def line(self, text: str, *, may_wait: bool) -> None:
         print(text, flush=True)
 
     def update(self, **values: Any) -> None:

@@ -1,6 +1,7 @@
 """What training changes: weights, optimizer, averages, loss scale."""
 
 import contextlib
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -82,8 +83,9 @@ class TrainState:
         model to model.
         """
         return {
-            name: np.array(_read(self._on_first_replica(variable)).numpy())
-            for name, variable in self._variables().items()
+            # Of a scalar, NumPy gives no array by itself.
+            name: np.asarray(_read(variable).numpy())
+            for name, variable in self._on_first_replica.items()
         }
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -115,10 +117,18 @@ class TrainState:
                 return getattr(variable, "path", variable.name)
         return None
 
-    def _on_first_replica(self, variable: Any) -> tf.Variable:
-        is_keras = isinstance(variable, keras.Variable)
-        value = variable.value if is_keras else variable
-        return self._strategy.experimental_local_results(value)[0]
+    @functools.cached_property
+    def _on_first_replica(self) -> dict[str, tf.Variable]:
+        local = self._strategy.experimental_local_results
+        return {
+            # Those of Keras hold one of TensorFlow's.
+            name: local(
+                variable.value
+                if isinstance(variable, keras.Variable)
+                else variable
+            )[0]
+            for name, variable in self._variables().items()
+        }
 
     def _variables(self) -> dict[str, Any]:
         scale = self.loss_scale
