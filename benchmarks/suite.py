@@ -431,7 +431,7 @@ class Suite:
             if not place.exists():
                 inputs.write_made_up(place, images)
             flags = [
-                *_ALL_OFF, "--batch_size=64", "--steps=10000", "--epochs=100"
+                *_ALL_OFF, "--batch_size=64", "--steps=20000", "--epochs=200"
             ]  # fmt: skip
             return tfnet_train(f"{images:,} images", place, flags, whole_run)
 
