@@ -331,7 +331,7 @@ def test_blocks_end_where_the_caller_acts(make_examples):
     def function(block, epoch, rates):
         return np.zeros(block.steps), np.zeros(block.steps, np.int64)
 
-    function.mixes = False
+    function.mixes = function.holds_images = False
     ends = [
         result.last_step
         for result in training.train_epoch(
@@ -361,7 +361,7 @@ def test_blocks_grow_until_they_take_the_time_they_should(make_examples):
         sizes.append(block.steps)
         return np.zeros(block.steps), np.zeros(block.steps, np.int64)
 
-    function.mixes = False
+    function.mixes = function.holds_images = False
     for _ in training.train_epoch(
         function,
         examples,
