@@ -322,7 +322,7 @@ def test_names_that_are_no_text_are_refused(tmp_path):
                 "train_labels": np.zeros(9, int),
                 "test_labels": np.zeros(5, int),
             },
-            "has 1 class",
+            "set: 1 class; there must be two",
         ),
     ],
 )

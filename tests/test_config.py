@@ -280,3 +280,14 @@ def test_parsing_leaves_the_global_flags_and_argv_alone(monkeypatch):
     Config.from_flags(["--epochs=1"])
     assert set(flags.FLAGS) == before
     assert not flags.FLAGS.is_parsed() or "epochs" not in flags.FLAGS
+
+
+def test_a_profile_must_end_within_the_steps():
+    Config(profile="15-20", steps=20)
+    Config(profile="25-30")
+    with pytest.raises(
+        tfnet.ConfigError,
+        match=r"^--profile \(25-30\) must end within the run's 20 steps; for"
+        r" example --profile=20-20\.$",
+    ):
+        Config(profile="25-30", steps=20)

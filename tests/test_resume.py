@@ -75,7 +75,7 @@ def test_another_number_of_replicas_goes_on_to_the_same_numbers(
         whole.record["test_loss"], abs=1e-12
     )
     (note,) = rest.record["notes"]
-    assert f"replicas 1 before, {devices} now" in note
+    assert f"replicas: 1 before, {devices} now" in note
     assert rest.record["resumed"][0]["step"] == 27
 
 

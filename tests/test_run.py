@@ -260,6 +260,15 @@ def failing(image_shape, num_classes):
     ])
 
 
+def only_norm(image_shape, num_classes):
+    return keras.Sequential([
+        keras.Input(image_shape),
+        keras.layers.BatchNormalization(),
+        keras.layers.Flatten(),
+        keras.layers.Dense(num_classes),
+    ])
+
+
 def drawing(image_shape, num_classes):
     return keras.Sequential([
         keras.Input(image_shape),
@@ -604,7 +613,8 @@ def test_images_that_stay_in_their_file_are_not_kept_on_devices(
         np.save(here / f"{name}_labels.npy", np.arange(count) % 2)
     monkeypatch.setattr(arrays, "IN_MEMORY_BYTES", 10)
     with pytest.raises(
-        tfnet.ConfigError, match=r"^--data_on_device .*\(0 MiB\).* Leave it out"
+        tfnet.ConfigError,
+        match=r"^--data_on_device is .*; these are 0 MiB, .* Leave it out\.$",
     ):
         tfnet.run(
             Config(**{**QUICK, "dataset": str(here), "data_on_device": True})
@@ -617,9 +627,40 @@ def test_a_device_without_room_for_the_images_is_told(here, monkeypatch):
 
     monkeypatch.setattr("tfnet.training.step._variables", no_room)
     with pytest.raises(
-        tfnet.ConfigError, match=r"^--data_on_device: .* no room .*; leave it"
+        tfnet.ConfigError,
+        match=r"^--data_on_device needs room .* MiB\) .*; leave it out\.$",
     ):
         tfnet.run(Config(**{**QUICK, "data_on_device": True}))
+
+
+@pytest.mark.parametrize(
+    ("function", "devices"), [("drawing", 1), ("only_norm", 2)]
+)
+@pytest.mark.parametrize("run_dir", [None, "new"])
+def test_what_xla_cant_have_is_refused_before_anything_is_written(
+    own_model, here, function, devices, run_dir
+):
+    model = f"{own_model}:{function}"
+    with pytest.raises(
+        tfnet.ConfigError, match=f"^--jit_compile is not for --model={model}:"
+    ):
+        tfnet.run(
+            Config(
+                **{**QUICK, "model": model, "devices": devices},
+                run_dir=run_dir,
+                jit_compile=True,
+            )
+        )
+    assert not (here / "new").exists()
+    runs = here / "runs"
+    assert not runs.exists() or list(runs.iterdir()) == []
+
+
+def test_a_directory_that_was_there_stays_when_a_run_is_refused(here):
+    (here / "mine").mkdir()
+    with pytest.raises(tfnet.ConfigError):
+        tfnet.run(Config(**{**QUICK, "devices": 9}, run_dir="mine"))
+    assert list(here.iterdir()) == [here / "mine"]
 
 
 def test_more_devices_than_there_are(here):

@@ -2,22 +2,25 @@
 
 import csv
 import datetime
+import io
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import socket
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import tfnet
 from tfnet.runs import directory as run_directory
 from tfnet.runs.log import Log
 from tfnet.runs.metrics import METRICS, Metrics
 from tfnet.runs.record import recorded
-from tfnet.runs.screen import Screen, _TerminalBar
+from tfnet.runs.screen import Screen, _progress, _TerminalBar
 from tfnet.runs.signals import StopSignals
 from tfnet.runs.summary import first_lines, last_lines
 from tfnet.training import BlockResult
@@ -470,3 +473,29 @@ def test_lines_that_may_wait_come_together(monkeypatch):
     bar.line("6", may_wait=True)
     bar.stop()
     assert shown == ["1", "2\n3", "4\n5", "6"]
+
+
+@pytest.mark.parametrize("width", [20, 50, 80, 200])
+def test_a_bar_leaves_room_for_what_a_terminal_echoes(width):
+    console = Console(file=io.StringIO(), width=width, force_terminal=True)
+    progress, task = _progress(1000, console=console)
+    progress.update(
+        task, completed=7, loss="loss 1.234", accuracy="accuracy 12.3%"
+    )
+    with console.capture() as capture:
+        console.print(progress.get_renderable())
+    lines = re.sub(r"\x1b\[[\d;]*m", "", capture.get()).splitlines()
+    assert len(lines[0].strip()) > width / 4
+    assert max(len(line.rstrip()) for line in lines) <= width - 2
+
+
+def test_a_signal_says_what_goes_on_with_the_run():
+    with StopSignals() as stop:
+        stop.hint = "; --run_dir=x goes on with it"
+        with pytest.raises(
+            tfnet.Interrupted,
+            match=r"^SIGTERM ended the run; --run_dir=x goes on with it\.$",
+        ):
+            signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(tfnet.Interrupted, match=r" at once; --run_dir=x "):
+            signal.raise_signal(signal.SIGTERM)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tfnet.errors import ConfigError
+from tfnet.errors import ConfigError, counted
 from tfnet.settings import Settings, setting
 
 OPTIMIZERS = (
@@ -527,7 +527,7 @@ class Config(Settings):
             )
         checkpoint_interval(self.checkpoint_every)
         if self.profile is not None:
-            profile_steps(self.profile)
+            check_profile(self.profile, self.steps)
         if self.early_stopping is not None and not self.eval_every:
             raise ConfigError(
                 f"--early_stopping ({self.early_stopping}) needs evaluations to"
@@ -668,6 +668,25 @@ def profile_steps(text: str) -> tuple[int, int]:
             f"--profile ({text}) must be the first and the last step to"
             f" profile, counted from 1 and at most {_MOST:,}, with a - between;"
             " for example --profile=100-120."
+        )
+    return first, last
+
+
+def check_profile(text: str, total: int | None) -> tuple[int, int]:
+    """Returns the steps of --profile, which a run must have.
+
+    Args:
+      text: What was given.
+      total: How many steps the run has; None: not known yet.
+
+    Raises:
+      ConfigError: They are none, or go beyond the end.
+    """
+    first, last = profile_steps(text)
+    if total is not None and last > total:
+        raise ConfigError(
+            f"--profile ({text}) must end within the run's"
+            f" {counted(total, 'step')}; for example --profile={total}-{total}."
         )
     return first, last
 

@@ -231,42 +231,65 @@ def create_train_function(
     scaling: "Scaling",
     state: "TrainState",
 ) -> "TrainFunction":
-    """Creates what trains on a block; nothing is traced yet.
+    """Creates what trains on a block.
 
     Raises:
-      ConfigError: The devices can't hold the images, or there are more or
-        fewer class weights than classes.
+      ConfigError: The devices can't hold the images, the model can't be
+        compiled by XLA, or there are more or fewer class weights than classes.
     """
     import tensorflow as tf
 
     from tfnet import training
-    from tfnet.data.image_file import ImageFile
 
-    size = f"{len(dataset.train) * dataset.train.image_bytes / 2**20:,.0f} MiB"
-    held = None
-    if config.data_on_device:
-        if isinstance(dataset.train.images, ImageFile):
-            raise ConfigError(
-                "--data_on_device is for training images that fit into memory;"
-                f" these ({size}) are read from their file as they are needed."
-                " Leave it out."
-            )
-        held = dataset.train.images
     try:
-        return training.TrainFunction(
+        function = training.TrainFunction(
             devices.strategy,
             state,
             dataset.image_shape,
             step_rule(config, dataset, scaling),
             accumulates=config.accumulate_steps > 1,
             lanes=devices.lanes,
-            held=held,
+            held=_held_images(config, dataset),
         )
+        if config.jit_compile and config.model != "net":
+            # Known before anything is written.
+            function.trace(is_padded=False)
     except tf.errors.ResourceExhaustedError as error:
         raise ConfigError(
-            f"--data_on_device: a device has no room for the training images"
-            f" ({size}); leave it out."
+            "--data_on_device needs room for the training images"
+            f" ({_size(dataset)}) on every device, and one has none; leave it"
+            " out."
         ) from error
+    except training.NotUnderXlaError as error:
+        raise ConfigError(
+            f"--jit_compile is not for --model={config.model}: a layer of it"
+            " draws random numbers, or takes the moments of the batch over"
+            " several devices; leave it out, or, for the latter, add"
+            " --nosync_batch_norm."
+        ) from error
+    return function
+
+
+def _held_images(config: Config, dataset: "Dataset") -> "np.ndarray | None":
+    """Returns the images for the devices to hold; None: they hold none."""
+    from tfnet.data.arrays import IN_MEMORY_BYTES
+    from tfnet.data.image_file import ImageFile
+
+    images = dataset.train.images
+    if not config.data_on_device:
+        return None
+    if isinstance(images, ImageFile):
+        raise ConfigError(
+            "--data_on_device is for training images of at most"
+            f" {IN_MEMORY_BYTES / 2**30:g} GiB; these are {_size(dataset)}, and"
+            " are read from their file as they are needed. Leave it out."
+        )
+    return images
+
+
+def _size(dataset: "Dataset") -> str:
+    size = len(dataset.train) * dataset.train.image_bytes
+    return f"{size / 2**20:,.0f} MiB"
 
 
 def step_rule(

@@ -13,13 +13,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfnet import arguments, command_line, parts, results
-from tfnet.config import Config, changed_settings, profile_steps
+from tfnet.config import Config, changed_settings, check_profile
 from tfnet.data.scaling import Scaling
 from tfnet.errors import (
     ConfigError,
     Error,
     RunError,
-    counted,
     one_line,
 )
 from tfnet.flagfile import flagfile
@@ -127,17 +126,18 @@ def run(
         )
         record["id"] = start.run_id
         record["resumed"] = resumed(start, record)
-        trainer = _trainer(
-            config,
-            devices,
-            dataset,
-            scaling,
-            state,
-            stop,
-            directory,
-            start,
-            record,
-        )
+        with _named_failures(config):
+            trainer = _trainer(
+                config,
+                devices,
+                dataset,
+                scaling,
+                state,
+                stop,
+                directory,
+                start,
+                record,
+            )
         if start.checkpoint is not None:
             started -= start.checkpoint.progress["log"]["seconds"]
         return _run(config, dataset, state, directory, trainer, record, started)
@@ -145,7 +145,14 @@ def run(
 
 def _shortened(config: Config) -> Config:
     steps = min(config.steps or _DRY_RUN_STEPS, _DRY_RUN_STEPS)
-    return dataclasses.replace(config, epochs=1, steps=steps, log_every=1)
+    return dataclasses.replace(
+        # A dry run has no place for a profile.
+        config,
+        epochs=1,
+        steps=steps,
+        log_every=1,
+        profile=None,
+    )
 
 
 def _open_directory(config: Config) -> RunDirectory | None:
@@ -223,14 +230,8 @@ def _trainer(
 
 def _check_profile(text: str, trainer: "Trainer") -> list[str]:
     """Holds --profile against the steps of the run; tells what is done."""
-    first, last = profile_steps(text)
+    first, last = check_profile(text, trainer.total)
     done = trainer.progress.step
-    if last > trainer.total:
-        end = trainer.total
-        raise ConfigError(
-            f"--profile ({text}) must end within the run's"
-            f" {counted(end, 'step')}; for example --profile={end}-{end}."
-        )
     if first > done:
         return []
     rest = f"steps {done + 1:,} to {last:,}" if done < last else "nothing"

@@ -251,6 +251,12 @@ class Trainer:
             tell=self._screen.line,
         )
         stack.callback(self._saver.close)
+        self._begin_checkpoints()
+        self._stop.hint = f"; --run_dir={self._directory.path} goes on with it"
+
+    def _begin_checkpoints(self) -> None:
+        assert self._saver is not None
+        assert self._directory is not None
         if self._position is None:
             # Whether there is room is known now, not in an hour.
             self._save()
@@ -362,12 +368,9 @@ class Trainer:
             if self._saver is not None:
                 self._saver.wait()
             name = signal.Signals(self._stop.received).name
-            hint = ""
-            if self._saver is not None and self._directory is not None:
-                hint = f"; --run_dir={self._directory.path} goes on with it"
             raise Interrupted(
                 f"{name} ended the run after step"
-                f" {self.progress.step:,}{hint}.",
+                f" {self.progress.step:,}{self._stop.hint}.",
                 signum=self._stop.received,
             )
 

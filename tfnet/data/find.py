@@ -168,14 +168,14 @@ def _packed_dir(cache_dir: str | None) -> Path:
 def _check_counts(origin: str, counts: dict) -> None:
     for split, count in counts.items():
         if count == 0:
-            raise DataError(f"{origin} has no {split} examples.")
+            raise DataError(f"{origin}: there are no {split} examples.")
 
 
 def _check_classes(origin: str, class_names: tuple[str, ...]) -> None:
     if len(class_names) < 2:
         raise DataError(
-            f"{origin} has {counted(len(class_names), 'class')}; there must be"
-            " two at least to tell apart."
+            f"{origin}: {counted(len(class_names), 'class')}; there must be two"
+            " at least to tell apart."
         )
 
 

@@ -103,11 +103,11 @@ def _numbers(
     low = min(int(one.min(initial=0)) for one in labels)
     high = max(int(one.max(initial=0)) for one in labels)
     most = len(labels[0]) if names is None else len(names)
-    kind = "image" if names is None else "name"
+    kind = "training image" if names is None else "name"
     if low < 0 or high >= most:
         raise DataError(
-            f"labels must count the classes from 0; they go from {low} to"
-            f" {high}, with {counted(most, kind)}."
+            f"labels must go from 0 to {most - 1} at most, with"
+            f" {counted(most, kind)}; they go from {low} to {high}."
         )
     if names is None:
         names = tuple(str(label) for label in range(high + 1))

@@ -120,5 +120,8 @@ class ImageFile:
                     f"{self.path} can't be read: {error.strerror}."
                 ) from error
             if done == 0:
-                raise DataError(f"{self.path} was cut short while in use.")
+                raise DataError(
+                    f"{self.path} was cut short while in use; put it back as it"
+                    " was."
+                )
             buffer, offset = buffer[done:], offset + done

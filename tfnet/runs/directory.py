@@ -4,6 +4,7 @@ Nothing that was there before is written over: a directory is made by the run,
 or was empty, or holds a run to go on with.
 """
 
+import contextlib
 import datetime
 import json
 import os
@@ -33,8 +34,13 @@ class RunDirectory:
       checkpoints: Where its checkpoints are.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_new: bool) -> None:
         """Takes a directory that exists.
+
+        Args:
+          path: The directory.
+          is_new: Whether it was made for this run, and goes with it where
+            nothing was written.
 
         Raises:
           ConfigError: Another process has it.
@@ -42,10 +48,15 @@ class RunDirectory:
         self.path = path.absolute()
         self.checkpoints = self.path / CHECKPOINTS
         self._lock = RunLock(self.path)
+        self._is_new = is_new
 
     def release(self) -> None:
         """Gives it to the next process."""
         self._lock.release()
+        if self._is_new:
+            # Only an empty one can be removed.
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
 
     def write_config(self, flagfile: str) -> None:
         """Writes config.flags, whose text is `flagfile`."""
@@ -164,7 +175,7 @@ def take_run_directory(run_dir: str, *, resume: str) -> RunDirectory:
         raise ConfigError(
             f"--run_dir ({run_dir}) can't be written; name another one."
         )
-    return RunDirectory(path)
+    return RunDirectory(path, is_new=not is_there)
 
 
 def make_run_directory(name: str, now: datetime.datetime) -> RunDirectory:
@@ -182,7 +193,7 @@ def make_run_directory(name: str, now: datetime.datetime) -> RunDirectory:
     while not _make(path, exist_ok=False):
         number += 1
         path = Path("runs", f"{name}-{now:%Y%m%d-%H%M%S}-{number}")
-    return RunDirectory(path)
+    return RunDirectory(path, is_new=True)
 
 
 def check_default_place() -> None:

@@ -113,14 +113,14 @@ def resumed(start: Start, record: dict[str, Any]) -> list[dict[str, Any]]:
     # Earlier checkpoints lack the number of parts: there was one.
     before = {_PARTS: 1, **progress["environment"]}
     different = [
-        f"{name} {before[name]} before, {value} now"
+        f"{name}: {before[name]} before, {value} now"
         for name, value in environment(record).items()
         if before[name] != value
     ]
     if different:
         record["notes"].append(
-            f"The run goes on with {'; '.join(different)}: its numbers agree"
-            " with those of an unbroken run to rounding, not to the bit."
+            f"The run goes on otherwise ({'; '.join(different)}): its numbers"
+            " agree with those of an unbroken run to rounding, not to the bit."
         )
     now = {"step": progress["step"], "checkpoint": start.name}
     return [*progress["resumed"], now]

@@ -8,7 +8,7 @@ import io
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ _NOTEBOOK_SECONDS = 0.25
 _TERMINAL_SECONDS = 0.25
 # Characters; of them for the bar itself.
 _NOTEBOOK_WIDTH, _NOTEBOOK_BAR = 100, 24
+_ECHO_WIDTH = 2
 
 
 class Screen:
@@ -188,13 +189,31 @@ def _goes_to_a_notebook(stream: Any) -> bool:
     return module is not None and isinstance(stream, module.OutStream)
 
 
+class _Narrow:
+    """Leaves room at the right for a ^C, which the terminal adds.
+
+    What does not fit goes to the next line, and the bar would stay.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterable[Any]:
+        width = max(1, options.max_width - _ECHO_WIDTH)
+        return console.render(self._inner, options.update_width(width))
+
+
 def _progress(
     total: int, *, width: int = 40, **options: Any
 ) -> tuple[Any, Any]:
     """Returns what both bars are drawn by, and its only task."""
     from rich import progress
 
-    made = progress.Progress(
+    class Narrow(progress.Progress):
+        def get_renderables(self) -> Iterable[Any]:
+            yield from map(_Narrow, super().get_renderables())
+
+    made = Narrow(
         progress.MofNCompleteColumn(),
         progress.TextColumn("steps"),
         progress.BarColumn(width),

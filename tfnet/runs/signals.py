@@ -20,12 +20,14 @@ class StopSignals:
     Attributes:
       received: The number of the signal that asked to stop; None so far.
       save_asked: Whether SIGUSR1 has asked to save; who does, sets it back.
+      hint: What goes on with the run, where something does: said at its end.
     """
 
     def __init__(self) -> None:
         """Hears nothing until it is entered."""
         self.received: int | None = None
         self.save_asked = False
+        self.hint = ""
         self._is_finishing = False
         self._before: dict[int, Any] = {}
 
@@ -64,8 +66,9 @@ class StopSignals:
         self.received = self.received or number
         if again or not self._is_finishing:
             name = signal.Signals(number).name
+            how = " at once" if again else ""
             raise Interrupted(
-                f"{name} ended the run{' at once' if again else ''}.",
+                f"{name} ended the run{how}{self.hint}.",
                 signum=number,
             )
 

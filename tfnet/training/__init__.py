@@ -15,6 +15,7 @@ from tfnet.training.objective import Objective, balanced_weights
 from tfnet.training.optimizers import create_optimizer
 from tfnet.training.probe import try_in_shares
 from tfnet.training.schedules import Schedule
+from tfnet.training.share import NotUnderXlaError
 from tfnet.training.state import TrainState
 from tfnet.training.step import StepRule, TrainFunction
 from tfnet.training.update import Clipping
@@ -23,6 +24,7 @@ __all__ = [
     "BlockResult",
     "Clipping",
     "Evaluation",
+    "NotUnderXlaError",
     "Objective",
     "Schedule",
     "StepRule",

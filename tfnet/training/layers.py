@@ -15,7 +15,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfnet.training.share import Share, current, replica_id
+from tfnet.training.share import (
+    NotUnderXlaError,
+    Share,
+    current,
+    replica_id,
+)
 
 _DROPOUTS = (
     keras.layers.Dropout,
@@ -287,10 +292,14 @@ def _all_reduce(context: Any, table: Any) -> Any:
         return context.all_reduce(tf.distribute.ReduceOp.SUM, table)
     except RuntimeError as error:
         # TensorFlow's words are about merge_call.
+        share = current()
+        if share is not None and share.in_xla:
+            raise NotUnderXlaError(
+                "XLA can't take the moments of all devices"
+            ) from error
         raise ValueError(
             "BatchNormalization can't take the moments of all devices inside a"
-            " loop, a condition, or what XLA compiles (--jit_compile); use"
-            " --nosync_batch_norm"
+            " loop or a condition; use --nosync_batch_norm"
         ) from error
 
 

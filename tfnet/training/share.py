@@ -143,14 +143,16 @@ class Share:
     def _next_key(self) -> np.ndarray:
         """Returns a key of its own for each draw of a step: uint64 [1]."""
         if self.in_xla:
-            raise ValueError(
-                "a layer that draws random numbers draws others under XLA, and"
-                " other ones on every number of devices; leave out"
-                " --jit_compile"
+            raise NotUnderXlaError(
+                "a layer that draws random numbers draws others under XLA"
             )
         words = np.random.SeedSequence([self.seed, self._draws])
         self._draws += 1
         return words.generate_state(1, np.uint64)
+
+
+class NotUnderXlaError(ValueError):
+    """A layer would give other numbers if XLA compiled it, or none."""
 
 
 @contextlib.contextmanager
