@@ -135,7 +135,9 @@ def test_what_is_wrong_is_said_with_the_remedy(make, parts, images):
 
 
 def test_class_names_must_fit(images):
-    assert "0 to 0 at most, with 1 name;" in error_of((images, LABELS), ["only"])
+    assert "0 to 0 at most, with 1 name;" in error_of(
+        (images, LABELS), ["only"]
+    )
     assert "each class once" in error_of((images, LABELS), ["a", "a"])
     assert "none empty" in error_of((images, LABELS), ["a", ""])
     assert "list of names" in error_of((images, LABELS), "ab")
