@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 
+from tfnet.data import Examples
 from tfnet.data.aligned import empty_aligned, is_aligned
+from tfnet.data.feed import blocks
 from tfnet.training.step import place
 
 
@@ -63,11 +65,15 @@ def test_read_only_arrays_are_copied():
     np.testing.assert_array_equal(tensor.numpy(), array)
 
 
+@pytest.mark.parametrize("indices", [[0, 3], [-1, 0], [7]])
+def test_no_other_image_is_given_for_one_that_is_not_there(indices):
+    examples = Examples(np.zeros((3, 2, 2, 3), "u1"), np.zeros(9, np.int32))
+    with pytest.raises(IndexError, match="an image before 0 or behind 2"):
+        examples.take(np.array(indices))
+
+
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_the_images_of_a_block_are_aligned(replicas):
-    from tfnet.data import Examples
-    from tfnet.data.feed import blocks
-
     images = np.zeros((24, 3, 3, 3), np.uint8)
     examples = Examples(images, np.zeros(24, np.int32))
     for block in blocks(

@@ -55,7 +55,12 @@ class Examples:
             images = empty_aligned(
                 (len(indices), *self.image_shape), self.images.dtype
             )
-            # With another mode, NumPy takes through a copy.
+            last = len(self.images) - 1
+            if len(indices) and not (
+                indices.min() >= 0 and indices.max() <= last
+            ):
+                raise IndexError(f"an image before 0 or behind {last}")
+            # With the mode that checks by itself, NumPy takes through a copy.
             np.take(self.images, indices, axis=0, out=images, mode="clip")
             return images, self.labels[indices]
         return self.images.take(indices), self.labels[indices]
