@@ -6,14 +6,26 @@ By the key of a comparison and the name of a rival. What is met is not told.
 _KERNELS = (
     "What is left of a step are TensorFlow's kernels (see the profile below):"
     " its convolutions, forward and backward, take most of the time at this"
-    " size, and a loop of nothing else is slower still ('bare loop')."
+    " size; 'bare loop' is a loop of nothing else."
+)
+
+_LESS_THAN_TWO_CORES = (
+    "tfnet's parts work on both cores and wait for each other at every step, so"
+    " it loses most where others use a core of the machine: of the turns of"
+    " 2026-12-03 the last two had two thirds of its images/s in the first,"
+    " while PyTorch with one thread and the bare loop kept theirs."
 )
 
 REASONS: dict[tuple[str, str], str] = {
-    ("batch-4", "best PyTorch"): _KERNELS,
+    ("batch-4", "best PyTorch"): f"{_KERNELS} {_LESS_THAN_TWO_CORES}",
+    ("batch-4", "best Keras `fit`"): _LESS_THAN_TWO_CORES,
+    ("devices-4", "one device"): (
+        "Each of the four works on 64 images with a thread of its own, on two"
+        " cores; the turns range over a quarter, with the machine's other work."
+    ),
     ("batch-4", "best JAX"): (
-        f"{_KERNELS} At this size XLA's convolutions, called one step at a"
-        " time, are the fastest of the peers; from 64 on they are the slowest."
+        f"{_KERNELS} {_LESS_THAN_TWO_CORES} At this size XLA's"
+        " convolutions, called one step at a time, are the fastest of the peers; from 64 on they are the slowest."
     ),
     ("batch-1024", "best Keras `fit`"): (
         "At this size both spend their time in the same convolutions, and"
@@ -39,11 +51,11 @@ REASONS: dict[tuple[str, str], str] = {
         " processes of each side have in themselves is the row above."
     ),
     ("everything-on", "all off"): (
-        "A checkpoint every 100 steps is one every 70 ms. Between two blocks"
-        " of steps it takes some 2 ms to read the variables and begin a block;"
-        " the writing, 4 ms of a core, and the screen run beside the training,"
-        " which has parts on both cores, and each of them waits for the other"
-        " at every step. With a checkpoint a minute, which is the default,"
-        " there is none of this."
+        "A checkpoint every 100 steps is one every 70 to 90 ms. Of these, 1.2"
+        " to 1.9 ms read the variables and hand them over, 1.2 are the lines"
+        " and the log, and 1 to 3 begin the next block, whose first step finds"
+        " the threads asleep; the writing, 6 ms of a core, runs beside the"
+        " training in the time that this leaves. With a checkpoint a"
+        " minute, which is the default, there is none of this."
     ),
 }
