@@ -25,8 +25,8 @@ REASONS: dict[tuple[str, str], str] = {
     ),
     ("batch-4", "best JAX"): (
         f"{_KERNELS} {_LESS_THAN_TWO_CORES} At this size XLA's"
-        " convolutions, called one step at a time, are the fastest of the peers;"
-        " from 64 on they are the slowest."
+        " convolutions, called one step at a time, are the fastest of the"
+        " peers; from 64 on they are the slowest."
     ),
     ("batch-1024", "best Keras `fit`"): (
         "At this size both spend their time in the same convolutions, and"
