@@ -140,3 +140,10 @@ def train(
         notes,
         state,
     )
+
+
+def nodes_of(function):
+    """All operations of a traced function, those of inner ones included."""
+    graph = function.graph.as_graph_def()
+    inner = (node for f in graph.library.function for node in f.node_def)
+    return [*graph.node, *inner]

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from harness import random_examples, sgd, train
+from harness import nodes_of, random_examples, sgd, train
 
 from tfnet import training
 from tfnet.config import OPTIMIZERS
@@ -592,9 +592,7 @@ def graph_of(strategy, build, image_shape, replicas, lanes=1):
     function = training.TrainFunction(
         strategy, state, image_shape, rule, lanes=lanes
     )
-    graph = function.trace(False).graph.as_graph_def()
-    functions = (node for f in graph.library.function for node in f.node_def)
-    return [*graph.node, *functions]
+    return nodes_of(function.trace(False))
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from harness import nodes_of, sgd
 from tensorflow.python.framework import kernels
 
-from tests.harness import sgd
 from tfnet import training
 from tfnet.data.augment import Augmentation
 from tfnet.data.scaling import SEED
@@ -41,9 +41,7 @@ def takes(kernel, node):
 
 def without_gpu_kernel(function):
     """Counts the operations of a traced function that no GPU has."""
-    graph = function.graph.as_graph_def()
-    inner = (node for f in graph.library.function for node in f.node_def)
-    nodes = [*graph.node, *inner]
+    nodes = nodes_of(function)
     assert len(nodes) > 100
     return collections.Counter(
         node.op
